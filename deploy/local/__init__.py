@@ -1,0 +1,1 @@
+"""Run Recloser on one machine: embedded servers, secrets and a supervisor; standard library only."""
