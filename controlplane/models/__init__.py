@@ -1,0 +1,39 @@
+"""The tables, one file a noun."""
+
+from controlplane.models.access import Agent, AgentKey, Environment, Session, User, Worker
+from controlplane.models.alert import AlertChannel, AlertDelivery
+from controlplane.models.audit import AuditEntry
+from controlplane.models.circuit import Circuit, Outage, Transition, Trip
+from controlplane.models.observation import Observation
+from controlplane.models.policy import PolicyRevision
+from controlplane.models.probe import Probe, ProbeRound
+from controlplane.models.run import Run, StepLog
+from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
+from controlplane.models.tool import Dependency, Tool
+
+__all__ = [
+    "Agent",
+    "AgentKey",
+    "AlertChannel",
+    "AlertDelivery",
+    "AllowedNetwork",
+    "AuditEntry",
+    "Circuit",
+    "Dependency",
+    "DocumentVersion",
+    "Environment",
+    "Observation",
+    "Outage",
+    "PolicyRevision",
+    "Probe",
+    "ProbeRound",
+    "ProcessBeat",
+    "Run",
+    "Session",
+    "StepLog",
+    "Tool",
+    "Transition",
+    "Trip",
+    "User",
+    "Worker",
+]

@@ -1,0 +1,59 @@
+"""Telling people: channels, and one delivery per transition and channel."""
+
+import uuid
+
+from django.db import models
+
+from controlplane.models.access import Environment
+from controlplane.models.circuit import Transition
+
+
+class AlertChannel(models.Model):
+    """Where alerts of an environment go. `target` is an address; what must stay secret is encrypted."""
+
+    class Kind(models.TextChoices):
+        """One notifier a kind, in workers.notifiers."""
+
+        WEBHOOK = "webhook"
+        EMAIL = "email"
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="channels")
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    name = models.CharField(max_length=100)
+    target = models.CharField(max_length=500)
+    secret = models.TextField(blank=True, help_text="encrypted signing secret, write-only")
+    enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+
+class AlertDelivery(models.Model):
+    """One message to one channel: same id and same body at every attempt."""
+
+    class Status(models.TextChoices):
+        """Where a delivery stands; `dead` has used up its attempts and waits for a human."""
+
+        PENDING = "pending"
+        SENT = "sent"
+        DEAD = "dead"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="deliveries")
+    transition = models.ForeignKey(Transition, on_delete=models.CASCADE, null=True, related_name="deliveries")
+    event = models.CharField(max_length=30, help_text="opened, locked_out, closed")
+    incident = models.CharField(max_length=60, help_text="one key an outage: resolving it resolves only its own")
+    body = models.JSONField()
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.PENDING)
+    attempts = models.IntegerField(default=0)
+    due_at = models.DateTimeField()
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+    last_error = models.CharField(max_length=300, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["channel", "incident", "event"], name="one_delivery_per_channel_and_event")
+        ]
+        indexes = [models.Index(fields=["due_at"], name="delivery_due", condition=models.Q(status="pending"))]

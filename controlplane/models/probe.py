@@ -1,0 +1,43 @@
+"""Synthetic probes: what is asked of a dependency, and what it answered."""
+
+from django.db import models
+
+from controlplane.models.circuit import Circuit
+from controlplane.models.tool import Dependency
+
+
+class Probe(models.Model):
+    """How a dependency's recovery is tested; `spec` is typed by its kind in workers.probers."""
+
+    dependency = models.OneToOneField(Dependency, on_delete=models.CASCADE, related_name="probe")
+    kind = models.CharField(max_length=20, default="http")
+    operation = models.CharField(max_length=200, help_text="the operation that the probe exercises")
+    spec = models.JSONField()
+    secrets = models.TextField(blank=True, help_text="encrypted JSON, write-only: header values and the like")
+    enabled = models.BooleanField(default=True)
+    updated_at = models.DateTimeField()
+    updated_by = models.CharField(max_length=150)
+
+
+class ProbeRound(models.Model):
+    """One round of a half-open circuit: one id, one verdict, a lease that expires."""
+
+    id = models.UUIDField(primary_key=True)
+    circuit = models.ForeignKey(Circuit, on_delete=models.CASCADE, related_name="rounds")
+    generation = models.BigIntegerField(help_text="of the circuit while the round runs; the fencing token")
+    requested_by = models.CharField(max_length=150, blank=True)
+    due_at = models.DateTimeField()
+    granted_at = models.DateTimeField()
+    lease_expires_at = models.DateTimeField()
+    dispatched_at = models.DateTimeField(null=True, blank=True)
+    connected_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    verdict = models.CharField(max_length=20, blank=True)
+    applied = models.BooleanField(default=False, help_text="False while it runs, and for ever if it came too late")
+    operation = models.CharField(max_length=200, blank=True)
+    asked = models.JSONField(default=dict, help_text="method and address, secrets masked")
+    answered = models.JSONField(default=dict, help_text="status, time, each condition's verdict, cause of failure")
+
+    class Meta:
+        ordering = ["-granted_at"]
+        indexes = [models.Index(fields=["circuit", "-granted_at"], name="round_recent")]

@@ -1,0 +1,53 @@
+"""Runs as their agents report them, with a step log for those that someone will want to read."""
+
+from django.db import models
+
+from controlplane.models.access import Agent, Environment, Worker
+
+
+class Run(models.Model):
+    """One task execution: what it declared, what it lacked, whether it said so."""
+
+    id = models.UUIDField(primary_key=True)
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="runs")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs", db_constraint=False)
+    worker = models.ForeignKey(
+        Worker, null=True, on_delete=models.SET_NULL, related_name="runs", db_constraint=False
+    )
+    session = models.UUIDField(null=True, db_index=True)
+    parent = models.UUIDField(null=True, blank=True, db_index=True)
+    revision = models.IntegerField()
+    task_kind = models.CharField(max_length=100, blank=True)
+    status = models.CharField(max_length=20, help_text="running, finished, ended or abandoned")
+    end_cause = models.CharField(max_length=30, blank=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    reported_at = models.DateTimeField()
+    steps = models.IntegerField(default=0)
+    step_limit = models.IntegerField(null=True, blank=True)
+    degraded = models.BooleanField(default=False)
+    disclosed = models.BooleanField(null=True)
+    disclosure = models.CharField(max_length=1000, blank=True)
+    tools = models.JSONField(default=list)
+    missing = models.JSONField(default=list)
+    tool_seconds = models.FloatField(default=0)
+    model_seconds = models.FloatField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    cost = models.FloatField(default=0)
+
+    class Meta:
+        ordering = ["-started_at", "-id"]
+        indexes = [
+            models.Index(fields=["environment", "-started_at"], name="run_recent"),
+            models.Index(
+                fields=["environment", "-started_at"], name="run_degraded", condition=models.Q(degraded=True)
+            ),
+            models.Index(fields=["reported_at"], name="run_running", condition=models.Q(status="running")),
+        ]
+
+
+class StepLog(models.Model):
+    """The calls of one run, in order; hashes are salted per run, so they compare within it and nowhere else."""
+
+    run = models.OneToOneField(Run, primary_key=True, on_delete=models.CASCADE, related_name="step_log")
+    lines = models.JSONField(default=list)

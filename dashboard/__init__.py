@@ -1,0 +1,1 @@
+"""The operators' dashboard: server-rendered, htmx, no build."""

@@ -1,0 +1,4 @@
+"""The dashboard's addresses."""
+
+app_name = "dashboard"
+urlpatterns: list = []

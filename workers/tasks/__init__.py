@@ -1,0 +1,1 @@
+"""What Celery workers do, one file a kind of work."""
