@@ -56,7 +56,7 @@ class Signal(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     RUN_FAILURE_RATE = "run_failure_rate"
     STEP_LIMIT = "step_limit"
-    TOKEN_BUDGET = "token_budget"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105
     COST_BUDGET = "cost_budget"
     WALL_CLOCK = "wall_clock"
 
