@@ -146,9 +146,14 @@ def _throwaway() -> Servers:
     valkey = None if _given("REDIS_URL") else Valkey(places, throwaway=True)
     servers = _started(postgres, valkey, lock, stop_at_exit=True, litter=places.data)
     if not parent:
-        told = {"owner": os.getpid(), "DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
-        os.environ[INHERITED] = json.dumps(told)
+        os.environ[INHERITED] = json.dumps({"owner": os.getpid()} | _addresses(postgres, valkey))
     return servers
+
+
+def _addresses(postgres: Postgres | None, valkey: Valkey | None) -> dict[str, str]:
+    """Of the servers that are ours; those that were given to us are given to our children too."""
+    named = {"DATABASE_URL": postgres, "REDIS_URL": valkey}
+    return {name: server.url for name, server in named.items() if server}
 
 
 def _parent_session() -> dict[str, str]:

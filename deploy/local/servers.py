@@ -1,4 +1,4 @@
-"""Development servers by hand: `python -m deploy.local.servers env|start|stop|status`.
+"""Development servers by hand: `python -m deploy.local.servers env|start|stop|status`, or `run COMMAND`.
 
 `eval "$(.venv/bin/python -m deploy.local.servers env)"`, and manage.py finds them.
 """
@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from secrets import token_urlsafe
 
 from deploy.local import embedded
 from deploy.local.lock import Lock
@@ -15,19 +16,35 @@ from deploy.local.places import PROJECT, data_folder
 from deploy.local.problem import Problem
 from deploy.local.wait import until
 
+USAGE = """usage: python -m deploy.local.servers env|start|stop|status
+       python -m deploy.local.servers run COMMAND...   (with throwaway servers)"""
+
 
 def main(arguments: list[str]) -> int:
-    """Do what the one argument says; errors are one line on stderr."""
+    """Do what the first argument says; errors are one line on stderr."""
     commands = {"env": show_env, "start": start, "stop": stop, "status": status, "hold": hold}
-    if len(arguments) != 1 or arguments[0] not in commands:
-        print("usage: python -m deploy.local.servers env|start|stop|status", file=sys.stderr)
-        return 2
     try:
-        commands[arguments[0]]()
+        match arguments:
+            case ["run", _, *_]:
+                return run(arguments[1:])
+            case [name] if name in commands:
+                commands[name]()
+            case _:
+                print(USAGE, file=sys.stderr)
+                return 2
     except Problem as problem:
         print(f"recloser: {problem}", file=sys.stderr)
         return 1
     return 0
+
+
+def run(command: list[str]) -> int:
+    """Run one command with servers that are gone afterwards; return its exit code."""
+    servers = embedded.ensure("test")
+    given = {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
+    # Enough for Django to load; nothing is kept that these could protect.
+    secrets = {"RECLOSER_SECRET_KEY": token_urlsafe(50)} | os.environ
+    return subprocess.run(command, env=secrets | given).returncode
 
 
 def show_env() -> None:

@@ -1,0 +1,54 @@
+# Recloser's commands. `make` alone lists them; each works on a fresh clone.
+PYTHON ?= python3
+VENV := .venv/bin
+MANAGE := $(VENV)/python manage.py
+PYTEST_ARGS ?= -q
+COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev up test demo check lint types format lock clean reset
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with what running needs (up, test and demo do it by themselves)
+	@$(PYTHON) deploy/install.py
+
+setup-dev: ## Make .venv with what the tests and linters need too
+	@$(PYTHON) deploy/install.py --dev
+
+up: setup ## Run everything on this machine until Ctrl-C: servers, web, scheduler, worker
+	@exec $(VENV)/python -m deploy.local up
+
+test: check ## Run the linters and all tests (PYTEST_ARGS="-k name" narrows the tests)
+	@$(VENV)/python -m pytest $(PYTEST_ARGS)
+
+demo: setup ## Show an outage from beginning to end on recorded runs (CHECK=1: headless, as JSON)
+	@exec $(VENV)/python -m demo $(if $(CHECK),--check)
+
+check: lint types ## Run the linters, the type checker, the import contracts and the migrations check
+	@$(VENV)/lint-imports --no-cache > /dev/null || $(VENV)/lint-imports
+	@$(VENV)/python -m deploy.local.servers run $(MANAGE) makemigrations --check --dry-run
+
+lint: setup-dev ## Run ruff, on style and on form
+	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check .
+
+types: setup-dev ## Run mypy
+	@$(VENV)/mypy
+
+format: setup-dev ## Put the code into form
+	@$(VENV)/ruff check --fix-only --quiet .
+	@$(VENV)/ruff format .
+
+lock: setup-dev ## Resolve the *.in files anew (UPGRADE=1: take the newest versions)
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) requirements-dev.in -o requirements-dev.lock
+	@for name in requirements requirements-setup requirements-embedded; do \
+		$(COMPILE) $(if $(UPGRADE),--upgrade) -c requirements-dev.lock $$name.in -o $$name.lock || exit 1; done
+
+clean: ## Remove what can be made again: .venv and caches, not the data
+	@rm -rf .venv staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+reset: setup ## Remove this machine's data: circuits, runs, users, keys and secrets (asks first; YES=1 does not)
+	@$(VENV)/python -m deploy.local.reset $(if $(YES),--yes)
