@@ -232,7 +232,8 @@ def contradictions(policy: AnyPolicy) -> list[FieldError]:
 
 def to_wire(policy: AnyPolicy) -> dict[str, Any]:
     """A resolved policy as plain JSON values."""
-    return {row.name: plain(getattr(policy, row.name)) for row in dataclasses.fields(policy)}
+    known = CIRCUIT_FIELDS if isinstance(policy, CircuitPolicy) else RUN_FIELDS
+    return {name: plain(row, getattr(policy, name)) for name, row in known.items()}
 
 
 def from_wire(holder: type[P], mapping: Mapping[str, Any]) -> P:
@@ -248,14 +249,10 @@ def from_wire(holder: type[P], mapping: Mapping[str, Any]) -> P:
     return holder(**values)
 
 
-def plain(value: Any) -> Any:
-    """A typed value as JSON holds it."""
-    if isinstance(value, Enum):
-        return str(value.value)
+def plain(row: Field, value: Any) -> Any:
+    """One typed value as JSON holds it."""
+    if row.kind is Kind.OUTCOMES:
+        return {key: {"outcome": str(rule.outcome), "wait_s": rule.wait_s} for key, rule in value}
     if isinstance(value, tuple):
-        return _plain_rules(value) if value and isinstance(value[0], tuple) else list(value)
-    return value
-
-
-def _plain_rules(rules: tuple[tuple[str, Rule], ...]) -> dict[str, Any]:
-    return {key: {"outcome": str(rule.outcome), "wait_s": rule.wait_s} for key, rule in rules}
+        return list(value)
+    return str(value.value) if isinstance(value, Enum) else value

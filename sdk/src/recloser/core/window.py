@@ -1,0 +1,216 @@
+"""A sliding window of sixty buckets: the arithmetic that the server's counters share, and one kept in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from recloser.core.evidence import Evidence, WorkerEvidence
+from recloser.core.types import FAILURES, SUCCESSES, Outcome
+
+BUCKETS = 60
+"""So a window's edge is off by at most one sixtieth of its length."""
+
+
+def bucket_width(window_s: float) -> float:
+    """Seconds per bucket."""
+    return window_s / BUCKETS
+
+
+def bucket_of(at: float, window_s: float) -> int:
+    """The number of the bucket that an instant falls into."""
+    return math.floor(at / bucket_width(window_s))
+
+
+def live_buckets(now: float, window_s: float) -> range:
+    """The numbers of the buckets that make up the window ending now."""
+    newest = bucket_of(now, window_s)
+    return range(newest - BUCKETS + 1, newest + 1)
+
+
+def is_slow(duration_s: float, slow_call_ms: float) -> bool:
+    """Above the policy's limit, whatever the outcome."""
+    return duration_s * 1000.0 > slow_call_ms
+
+
+@dataclass(slots=True)
+class Counts:
+    """Calls of one worker in one bucket."""
+
+    ok: int = 0
+    empty: int = 0
+    failures: int = 0
+    slow: int = 0
+
+    def add(self, outcome: Outcome, slow: bool) -> None:
+        """Count one call that says something about health."""
+        if outcome in FAILURES:
+            self.failures += 1
+        elif outcome is Outcome.EMPTY:
+            self.empty += 1
+        else:
+            self.ok += 1
+        self.slow += slow
+
+    def merge(self, other: Counts) -> None:
+        """Add another bucket's calls."""
+        self.ok += other.ok
+        self.empty += other.empty
+        self.failures += other.failures
+        self.slow += other.slow
+
+    @property
+    def calls(self) -> int:
+        """All calls that say something about health."""
+        return self.ok + self.empty + self.failures
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Failures since the last success, each step once, and who they came from last."""
+
+    length: int = 0
+    steps: set[Hashable] = field(default_factory=set)
+    workers: set[str] = field(default_factory=set)
+
+    def failed(self, worker: str, step: Hashable) -> None:
+        self.workers.add(worker)
+        if step is not None and (worker, step) in self.steps:
+            return
+        self.length += 1
+        if step is not None and len(self.steps) < 4096:
+            self.steps.add((worker, step))
+
+    def ended(self) -> None:
+        if self.length:
+            self.length = 0
+            self.steps.clear()
+            self.workers.clear()
+
+
+class Window:
+    """The sliding window of one scope, in memory: the worker's own breaker, conformance and replay."""
+
+    __slots__ = ("_buckets", "_operations", "_retry_until", "_streak", "window_s")
+
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
+        self._buckets: dict[int, dict[str, Counts]] = {}
+        self._operations: dict[int, set[str | None]] = {}
+        self._streak = _Streak()
+        self._retry_until: float | None = None
+
+    def record(
+        self,
+        outcome: Outcome,
+        at: float,
+        *,
+        worker: str = "",
+        slow: bool = False,
+        step: Hashable = None,
+        operation: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """Count one finished call. What says nothing about health leaves no mark."""
+        failed = outcome in FAILURES
+        if not failed and outcome not in SUCCESSES:
+            return
+        number = bucket_of(at, self.window_s)
+        self._bucket(number).setdefault(worker, Counts()).add(outcome, slow)
+        if failed:
+            self._streak.failed(worker, step)
+            self._operations.setdefault(number, set()).add(operation)
+            self._remember_wait(at, retry_after_s)
+        else:
+            self._streak.ended()
+
+    def evidence(
+        self,
+        now: float,
+        *,
+        completed_by_bad_sample: bool = True,
+        live_workers: int | None = None,
+        live_sessions: int | None = None,
+    ) -> Evidence:
+        """The snapshot at this moment."""
+        self._drop_old(now)
+        by_worker, total = self._sums(now)
+        return Evidence(
+            ok=total.ok,
+            empty=total.empty,
+            failures=total.failures,
+            slow=total.slow,
+            calls=total.calls,
+            streak=self._streak.length,
+            workers=tuple(self._of(worker, counts) for worker, counts in by_worker.items()),
+            live_workers=live_workers,
+            live_sessions=live_sessions,
+            completed_by_bad_sample=completed_by_bad_sample,
+            operation=self._operation(),
+            retry_until=self._retry_until,
+        )
+
+    def clear(self) -> None:
+        """Start clean, as every transition does."""
+        self._buckets.clear()
+        self._operations.clear()
+        self._streak.ended()
+        self._retry_until = None
+
+    def shift(self, by_s: float) -> None:
+        """Follow a step of the clock, so that no sample grows older or younger by it."""
+        by = round(by_s / bucket_width(self.window_s))
+        self._buckets = {number + by: counts for number, counts in self._buckets.items()}
+        self._operations = {number + by: names for number, names in self._operations.items()}
+        self._retry_until = None if self._retry_until is None else self._retry_until + by_s
+
+    @property
+    def streak(self) -> int:
+        """Failures since the last success."""
+        return self._streak.length
+
+    def _bucket(self, number: int) -> dict[str, Counts]:
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = {}
+            if len(self._buckets) > 2 * BUCKETS:
+                self._drop_before(number - BUCKETS + 1)
+        return bucket
+
+    def _drop_old(self, now: float) -> None:
+        self._drop_before(live_buckets(now, self.window_s).start)
+
+    def _drop_before(self, oldest: int) -> None:
+        for number in [number for number in self._buckets if number < oldest]:
+            del self._buckets[number]
+            self._operations.pop(number, None)
+
+    def _sums(self, now: float) -> tuple[dict[str, Counts], Counts]:
+        by_worker: dict[str, Counts] = {}
+        total = Counts()
+        newest = bucket_of(now, self.window_s)
+        for number, bucket in self._buckets.items():
+            if number <= newest:
+                for worker, counts in bucket.items():
+                    by_worker.setdefault(worker, Counts()).merge(counts)
+                    total.merge(counts)
+        return by_worker, total
+
+    def _of(self, worker: str, counts: Counts) -> WorkerEvidence:
+        return WorkerEvidence(
+            worker=worker,
+            ok=counts.ok + counts.empty,
+            failures=counts.failures,
+            slow=counts.slow,
+            calls=counts.calls,
+            last_failed=worker in self._streak.workers,
+        )
+
+    def _operation(self) -> str | None:
+        names = set().union(*self._operations.values())
+        return names.pop() if len(names) == 1 else None
+
+    def _remember_wait(self, at: float, retry_after_s: float | None) -> None:
+        if retry_after_s is not None:
+            self._retry_until = max(self._retry_until or 0.0, at + retry_after_s)
