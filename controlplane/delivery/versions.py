@@ -12,6 +12,7 @@ ON CONFLICT (environment_id) DO UPDATE
 SET config = v.config + %s, circuits = v.circuits + %s
 RETURNING epoch, config, circuits
 """
+_READ = "SELECT epoch, config, circuits FROM controlplane_documentversion WHERE environment_id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,10 @@ class Versions:
 
 def of(environment_id: int) -> Versions:
     """The current versions; an environment that has none yet gets its first."""
-    return _raised(environment_id, config=0, circuits=0)
+    with connection.cursor() as cursor:
+        cursor.execute(_READ, [environment_id])
+        row = cursor.fetchone()
+    return Versions(*row) if row else _raised(environment_id, config=0, circuits=0)
 
 
 def bump_circuits(environment_id: int) -> int:
