@@ -1,0 +1,118 @@
+"""Ending honestly: what a run had to do without, as data and as a sentence, and whether the reader was told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recloser.core.run import RunState
+from recloser.core.types import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTool:
+    """One declared tool that a run had to do without."""
+
+    tool: str
+    cause: str
+    """The signal, or `operator`."""
+    scope: Scope
+    step: int | None = None
+    """The step from which on it was gone; None: before the run began."""
+    replaced_by: str | None = None
+    calls_refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """The block that a run's final result carries. Without anything missing, `degraded` is false."""
+
+    items: tuple[MissingTool, ...] = ()
+    ended_by: str | None = None
+    """The signal that ended the run, if one did."""
+
+    @property
+    def degraded(self) -> bool:
+        """Whether any step lacked a declared tool, or the run was ended on purpose."""
+        return bool(self.items) or self.ended_by is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {
+            "degraded": self.degraded,
+            "ended_by": self.ended_by,
+            "items": [
+                {
+                    "tool": item.tool,
+                    "cause": item.cause,
+                    "scope": str(item.scope),
+                    "step": item.step,
+                    "replaced_by": item.replaced_by,
+                    "calls_refused": item.calls_refused,
+                }
+                for item in self.items
+            ],
+        }
+
+
+def degradation(state: RunState, *, replaced_by: Mapping[str, str] | None = None) -> Degradation:
+    """What a run lost, from its own memory; `replaced_by` names the fallbacks that really answered."""
+    answered, refused = replaced_by or {}, state.refused
+    items = tuple(
+        MissingTool(
+            tool=name,
+            cause="operator" if lost.signal is None else str(lost.signal),
+            scope=lost.scope,
+            step=lost.step,
+            replaced_by=answered.get(name),
+            calls_refused=refused.get(name, 0),
+        )
+        for name, lost in state.withdrawn.items()
+    )
+    ended = state.ended
+    return Degradation(items, str(ended.signal) if ended is not None else None)
+
+
+def disclosure(block: Degradation, own_words: Mapping[str, str] | None = None) -> str:
+    """The sentence for the human reader; empty for a healthy run. `own_words`: the product owner's text by tool."""
+    told = [_sentence(item, (own_words or {}).get(item.tool, "")) for item in block.items]
+    if block.ended_by is not None:
+        told.append("This task was ended before it was finished.")
+    return " ".join(told)
+
+
+def _sentence(item: MissingTool, own_words: str) -> str:
+    if own_words:
+        return own_words
+    instead = f"; {item.replaced_by} was used instead" if item.replaced_by else ""
+    return f"This answer was made without {item.tool}, which was unavailable{instead}."
+
+
+_LIMITATION = re.compile(
+    r"\b(unavailable|not available|out of service|without|could ?n[o']t|could not|can ?not|can't|unable|"
+    r"was ?n[o']t able|not able|did not (?:work|respond)|failed|down|missing|incomplete|limited)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def disclosed(text: str, block: Degradation, *, consumer_shows_block: bool = False) -> bool:
+    """Whether the reader learns of it: the consumer shows the block, or the delivered text says it.
+
+    The text says it when it holds our sentence, or when for each missing tool one of its sentences names the tool
+    beside a limitation.
+    """
+    if not block.degraded or consumer_shows_block:
+        return True
+    if (sentence := disclosure(block)) and sentence.casefold() in text.casefold():
+        return True
+    limited = [part.casefold() for part in _SENTENCE_END.split(text[:200_000]) if _LIMITATION.search(part)]
+    return bool(limited) and all(_named(item.tool, limited) for item in block.items)
+
+
+def _named(tool: str, sentences: Iterable[str]) -> bool:
+    name = tool.casefold()
+    spoken = re.sub(r"[_\-./]+", " ", name).strip()
+    return any(name in sentence or spoken in sentence for sentence in sentences)

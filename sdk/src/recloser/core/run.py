@@ -1,0 +1,594 @@
+"""The run breaker: what one agent run may still call. It dies with the run, and nothing closes it inside the run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from recloser.core.budget import Budget, Limits, Refusal, Reservation, Spend
+from recloser.core.schema import RunPolicy
+from recloser.core.signals import MOST_REMEMBERED, Circles, Repeats, Share, Standstill
+from recloser.core.types import FAILURES, Action, Delivery, Outcome, Scope, Signal
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """One tool as a run knows it: its policy and the dependencies behind it."""
+
+    policy: RunPolicy = field(default_factory=RunPolicy)
+    dependencies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunDecision:
+    """What a signal led to, with its evidence against its threshold."""
+
+    action: Action
+    signal: Signal | None
+    """None where an operator holds the tool's circuit open."""
+    evidence: float
+    threshold: float
+    tool: str
+    step: int | None = None
+    tools: tuple[str, ...] = ()
+    """The tools withdrawn by it."""
+    dependency: str | None = None
+    scope: Scope = Scope.RUN
+    enforced: bool = True
+    """False: the policy only watches, and this is what would have happened."""
+    ambiguous: bool = False
+    """The call that it blocks may have happened already."""
+
+
+NOTHING: tuple[RunDecision, ...] = ()
+
+_WITHDRAWING = frozenset({Action.REMOVE_TOOL, Action.ESCALATE, Action.END_RUN})
+_NO_EVIDENCE = frozenset({Outcome.REJECTED, Outcome.CANCELLED})
+_FAILURE_SIGNALS = frozenset({Signal.CONSECUTIVE_FAILURES, Signal.SEMANTIC_FAILURES, Signal.RUN_FAILURE_RATE})
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Steps in a row that failed; the calls of one step are one observation."""
+
+    steps: set[Hashable] = field(default_factory=set)
+    told: bool = False
+
+    def failed(self, step: Hashable) -> int:
+        if len(self.steps) < MOST_REMEMBERED:
+            self.steps.add(step)
+        return len(self.steps)
+
+    def ended(self) -> None:
+        if self.steps:
+            self.steps.clear()
+            self.told = False
+
+
+class _Tool:
+    """One tool's counters in one run."""
+
+    __slots__ = (
+        "admitted", "ambiguous", "blocked", "dependencies", "dependency_limit", "failing", "failure_limit", "guarded",
+        "name", "policy", "refused", "repeats", "semantic", "semantic_removed", "share", "told", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, name: str, rules: ToolRules, short: bool) -> None:
+        policy = rules.policy
+        self.name = name
+        self.policy = policy
+        self.dependencies = rules.dependencies
+        self.failure_limit = _in_a_run(policy.consecutive_failures, policy, short)
+        self.dependency_limit = _in_a_run(policy.dependency_consecutive_failures, policy, short)
+        self.withdrawn: RunDecision | None = None
+        self.refused = 0
+        self.failing = _Streak()
+        self.semantic = _Streak()
+        self.semantic_removed = False
+        self.share = Share(policy.run_failure_min_calls) if policy.run_failure_rate is not None else None
+        self.repeats = Repeats()
+        self.blocked: dict[str, RunDecision] = {}
+        self.ambiguous: dict[str, None] = {}
+        self.admitted: dict[str, int] = {}
+        self.told: set[str] = set()
+        self.guarded = policy.repeat_at_once
+
+    def known(self, table: dict[str, int], call: str) -> int:
+        """Count an admission, in a bounded table."""
+        count = table[call] = table.get(call, 0) + 1
+        if len(table) > 8 * MOST_REMEMBERED:
+            del table[next(iter(table))]
+        return count
+
+
+def _in_a_run(limit: int | None, policy: RunPolicy, short: bool) -> int | None:
+    tight = policy.short_run_consecutive_failures
+    return limit if limit is None or tight is None or not short else min(limit, tight)
+
+
+class RunState:
+    """All counters of one run. Decisions come from memory; a call that goes well costs a few look-ups."""
+
+    __slots__ = (
+        "_budget",
+        "_circles",
+        "_dependencies",
+        "_policy",
+        "_serial",
+        "_short_at",
+        "_standstill",
+        "_told",
+        "_tools",
+        "_unknown",
+        "default",
+        "ended",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        tools: Mapping[str, ToolRules],
+        policy: RunPolicy,
+        *,
+        started_at: float,
+        step_limit: int | None = None,
+        default: ToolRules | None = None,
+    ) -> None:
+        """`policy` holds the run's own limits; `default` the rules of tools that were not declared."""
+        self._policy = policy
+        self._budget = Budget(Limits.of(policy, step_limit=step_limit), started_at=started_at)
+        self._tools: dict[str, _Tool] = {}
+        self._dependencies: dict[str, _Streak] = {}
+        cycles = policy.oscillation_cycles if policy.oscillation_delivery is not Delivery.OFF else None
+        self._circles = Circles(cycles) if cycles is not None else None
+        watched = policy.no_progress_steps is not None and policy.no_progress_delivery is not Delivery.OFF
+        self._standstill = Standstill() if watched else None
+        self._unknown: set[Hashable] = set()
+        self._told: set[Signal] = set()
+        self._serial = 0
+        self.default = default or ToolRules()
+        self.ended: RunDecision | None = None
+        self.noted: list[RunDecision] = []
+        """Limits that would have ended the run, where the policy only watches."""
+        for name, rules in tools.items():
+            self.declare(name, rules)
+
+    def declare(self, tool: str, rules: ToolRules) -> None:
+        """Make a tool known; one that is known keeps its counters."""
+        if tool not in self._tools:
+            self._tools[tool] = _Tool(tool, rules, self._is_short(rules.policy))
+            for name in rules.dependencies:
+                self._dependencies.setdefault(name, _Streak())
+
+    def _is_short(self, policy: RunPolicy) -> bool:
+        limit, short = self._budget.limits.steps, policy.short_run_steps
+        return limit is not None and short is not None and limit <= short
+
+    # -- before a call
+
+    def admit(
+        self, tool: str, fingerprint: str | None, step: int | None, now: float, *, keyed: bool = False
+    ) -> RunDecision | None:
+        """None lets the call run; a decision says why it does not.
+
+        `keyed`: the call carries an idempotency key, so repeating it does no harm.
+        """
+        if self.ended is not None and not _of_a_step_before(self.ended, step):
+            return self.ended
+        entry = self._tools.get(tool) or self._stranger(tool)
+        if entry.withdrawn is not None:
+            entry.refused += 1
+            return entry.withdrawn
+        if fingerprint is None or entry.policy.delivery is Delivery.OFF:
+            return None
+        return self._repeated(entry, fingerprint, step, keyed)
+
+    def _repeated(self, entry: _Tool, call: str, step: int | None, keyed: bool) -> RunDecision | None:
+        if entry.blocked and call in entry.blocked:
+            return replace(entry.blocked[call], step=step)
+        if entry.ambiguous and call in entry.ambiguous and not keyed and _enforced(entry.policy):
+            return _block(entry.name, step, ambiguous=True)
+        if not entry.guarded:
+            return None
+        again = entry.known(entry.admitted, call) > 1
+        return _block(entry.name, step) if again and not keyed and _enforced(entry.policy) else None
+
+    def _stranger(self, tool: str) -> _Tool:
+        self.declare(tool, self.default)
+        return self._tools[tool]
+
+    # -- after a call
+
+    def record(
+        self,
+        tool: str,
+        outcome: Outcome,
+        *,
+        step: int | None,
+        now: float,
+        fingerprint: str | None = None,
+        result: Hashable = None,
+        at_fault: Iterable[str] | None = None,
+        progress: bool | None = None,
+    ) -> tuple[RunDecision, ...]:
+        """Count one finished call; return what it tripped, mostly nothing.
+
+        `result` is the fingerprint of its content, `at_fault` the dependencies to blame where somebody knows.
+        """
+        entry = self._tools.get(tool) or self._stranger(tool)
+        if outcome in _NO_EVIDENCE:
+            self._did_not_run(entry, outcome, fingerprint)
+            return NOTHING
+        if entry.policy.delivery is Delivery.OFF:
+            return NOTHING
+        own_step: Hashable = self._own_step() if step is None else step
+        found: list[RunDecision] = []
+        if outcome is Outcome.OK or outcome is Outcome.EMPTY:
+            self._succeeded(entry)
+        else:
+            self._failed(entry, outcome, own_step, step, fingerprint, at_fault, found)
+        self._behaved(entry, outcome, own_step, step, fingerprint, result, progress, found)
+        return tuple(found) if found else NOTHING
+
+    def _own_step(self) -> Hashable:
+        self._serial += 1
+        return ("call", self._serial)
+
+    def _did_not_run(self, entry: _Tool, outcome: Outcome, call: str | None) -> None:
+        """A call refused further down did not happen; one that its caller gave up may have."""
+        if call is None or not entry.guarded:
+            return
+        if outcome is Outcome.REJECTED and entry.admitted.get(call, 0) > 0:
+            entry.admitted[call] -= 1
+
+    def _succeeded(self, entry: _Tool) -> None:
+        entry.failing.ended()
+        if entry.semantic.steps:
+            entry.semantic.ended()
+            entry.semantic_removed = False
+        if entry.share is not None:
+            entry.share.saw(False)
+        for name in entry.dependencies:
+            self._dependencies[name].ended()
+
+    def _failed(
+        self,
+        entry: _Tool,
+        outcome: Outcome,
+        own_step: Hashable,
+        step: int | None,
+        call: str | None,
+        at_fault: Iterable[str] | None,
+        found: list[RunDecision],
+    ) -> None:
+        if outcome is Outcome.UNKNOWN_TOOL:
+            self._named_unknown(entry, own_step, step, found)
+        elif outcome is Outcome.SEMANTIC_ERROR:
+            self._rejected_arguments(entry, own_step, step, found)
+        elif outcome in FAILURES:
+            self._failed_tool(entry, own_step, step, found)
+            self._failed_dependencies(entry, own_step, step, at_fault, found)
+            if outcome is Outcome.TIMEOUT and call is not None and not entry.policy.retry_ambiguous:
+                entry.ambiguous[call] = None
+
+    def _failed_tool(self, entry: _Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
+        policy, streak, limit = entry.policy, entry.failing, entry.failure_limit
+        count = streak.failed(own_step)
+        if limit is not None and count >= limit and not streak.told:
+            streak.told = True
+            self._trip(
+                entry, Signal.CONSECUTIVE_FAILURES, policy.consecutive_failures_action, count, limit, step, found
+            )
+        share = entry.share.saw(True) if entry.share is not None else None
+        rate = policy.run_failure_rate
+        if share is not None and rate is not None and share >= rate and "rate" not in entry.told:
+            entry.told.add("rate")
+            self._trip(entry, Signal.RUN_FAILURE_RATE, policy.run_failure_rate_action, share, rate, step, found)
+
+    def _failed_dependencies(
+        self,
+        entry: _Tool,
+        own_step: Hashable,
+        step: int | None,
+        at_fault: Iterable[str] | None,
+        found: list[RunDecision],
+    ) -> None:
+        blamed = entry.dependencies if at_fault is None else tuple(at_fault)
+        for name in blamed:
+            streak = self._dependencies.setdefault(name, _Streak())
+            count, limit = streak.failed(own_step), entry.dependency_limit
+            if limit is not None and count >= limit and not streak.told:
+                streak.told = True
+                self._trip_dependency(entry, name, count, limit, step, found)
+
+    def _trip_dependency(
+        self, entry: _Tool, dependency: str, count: int, limit: int, step: int | None, found: list[RunDecision]
+    ) -> None:
+        behind = [other for other in self._tools.values() if dependency in other.dependencies]
+        if all(other.failing.told for other in behind):
+            return  # its only tool has tripped by itself
+        action = entry.policy.consecutive_failures_action
+        signal = Signal.CONSECUTIVE_FAILURES
+        self._trip(entry, signal, action, count, limit, step, found, behind=behind, dependency=dependency)
+
+    def _rejected_arguments(self, entry: _Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
+        policy, streak, signal = entry.policy, entry.semantic, Signal.SEMANTIC_FAILURES
+        count = streak.failed(own_step)
+        advise_at, remove_at = policy.semantic_failures, policy.semantic_remove_after
+        if advise_at is not None and count >= advise_at and not streak.told:
+            streak.told = True
+            self._trip(entry, signal, policy.semantic_failures_action, count, advise_at, step, found)
+        if remove_at is not None and count >= remove_at and not entry.semantic_removed:
+            entry.semantic_removed = True
+            self._trip(entry, signal, Action.REMOVE_TOOL, count, remove_at, step, found)
+
+    def _named_unknown(self, entry: _Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
+        if len(self._unknown) < MOST_REMEMBERED:
+            self._unknown.add(own_step)
+        limit = self._policy.unknown_tool
+        if limit is not None and len(self._unknown) >= limit and Signal.UNKNOWN_TOOL not in self._told:
+            self._told.add(Signal.UNKNOWN_TOOL)
+            self._trip(
+                entry, Signal.UNKNOWN_TOOL, self._policy.unknown_tool_action, len(self._unknown), limit, step, found
+            )
+
+    def _behaved(
+        self,
+        entry: _Tool,
+        outcome: Outcome,
+        own_step: Hashable,
+        step: int | None,
+        call: str | None,
+        result: Hashable,
+        progress: bool | None,
+        found: list[RunDecision],
+    ) -> None:
+        seen = result if outcome is Outcome.OK else _failed_result(outcome, result)
+        if call is not None and seen is not None:
+            self._identical(entry, call, seen, step, found)
+        if self._circles is not None:
+            self._oscillated(entry, call, seen, step, found)
+        if self._standstill is not None:
+            self._stood_still(entry, outcome, own_step, step, result, progress, found)
+
+    def _identical(self, entry: _Tool, call: str, result: Hashable, step: int | None, found: list[RunDecision]) -> None:
+        policy, limit = entry.policy, entry.policy.identical_calls
+        if limit is None or policy.identical_calls_exempt:
+            return
+        count = entry.repeats.saw(call, result)
+        if count < limit or call in entry.blocked or f"same:{call}" in entry.told:
+            return
+        action = policy.identical_calls_action
+        decision = self._trip(entry, Signal.IDENTICAL_CALLS, action, count, limit, step, found)
+        if decision.enforced and action is not Action.ADVISE:
+            entry.blocked[call] = decision
+        else:
+            entry.told.add(f"same:{call}")
+
+    def _oscillated(
+        self, entry: _Tool, call: str | None, result: Hashable, step: int | None, found: list[RunDecision]
+    ) -> None:
+        assert self._circles is not None
+        names = self._circles.saw(entry.name, call, result)
+        if names:
+            policy = self._policy
+            behind = [self._tools[name] for name in names]
+            cycles = policy.oscillation_cycles or 0
+            self._trip(
+                entry, Signal.OSCILLATION, policy.oscillation_action, cycles, cycles, step, found,
+                behind=behind, delivery=policy.oscillation_delivery,
+            )  # fmt: skip
+            self._circles.clear()
+
+    def _stood_still(
+        self,
+        entry: _Tool,
+        outcome: Outcome,
+        own_step: Hashable,
+        step: int | None,
+        result: Hashable,
+        progress: bool | None,
+        found: list[RunDecision],
+    ) -> None:
+        still = self._standstill
+        assert still is not None
+        if progress is not None:
+            self._judge_standstill(entry, still.moved(own_step, progress), step, found)
+        elif not still.supplied:
+            count = still.call(own_step, outcome is Outcome.OK, result)
+            self._judge_standstill(entry, count, step, found)
+
+    def _judge_standstill(self, entry: _Tool, count: int, step: int | None, found: list[RunDecision]) -> None:
+        policy, limit = self._policy, self._policy.no_progress_steps
+        if count == 0:
+            self._told.discard(Signal.NO_PROGRESS)
+        if limit is None or count < limit or Signal.NO_PROGRESS in self._told:
+            return
+        self._told.add(Signal.NO_PROGRESS)
+        self._trip(
+            entry, Signal.NO_PROGRESS, policy.no_progress_action, count, limit, step, found,
+            delivery=policy.no_progress_delivery,
+        )  # fmt: skip
+
+    def state(self, fingerprint: Hashable, *, tool: str, step: int) -> tuple[RunDecision, ...]:
+        """The agent's own state after a step; from now on this alone says what is progress."""
+        found: list[RunDecision] = []
+        if self._standstill is not None:
+            entry = self._tools.get(tool) or self._stranger(tool)
+            self._judge_standstill(entry, self._standstill.state(step, fingerprint), step, found)
+        return tuple(found)
+
+    # -- what follows from a trip
+
+    def _trip(
+        self,
+        entry: _Tool,
+        signal: Signal,
+        action: Action,
+        evidence: float,
+        threshold: float,
+        step: int | None,
+        found: list[RunDecision],
+        *,
+        behind: list[_Tool] | None = None,
+        dependency: str | None = None,
+        delivery: Delivery = Delivery.ENFORCE,
+    ) -> RunDecision:
+        enforced = _enforced(entry.policy) and delivery is Delivery.ENFORCE
+        lost = [tool for tool in behind or [entry] if _can_be_lost(tool, signal)] if action in _WITHDRAWING else []
+        decision = RunDecision(
+            action=action,
+            signal=signal,
+            evidence=evidence,
+            threshold=threshold,
+            tool=entry.name,
+            step=step,
+            tools=tuple(tool.name for tool in lost),
+            dependency=dependency,
+            enforced=enforced,
+        )
+        if lost or (action not in _WITHDRAWING and _exposed(entry, signal)):
+            found.append(decision)
+        if enforced:
+            self._apply(decision, lost)
+        return decision
+
+    def _apply(self, decision: RunDecision, lost: list[_Tool]) -> None:
+        for tool in lost:
+            tool.withdrawn = decision
+        if decision.action is Action.END_RUN and lost and self.ended is None:
+            self.ended = decision
+
+    def withdraw(
+        self,
+        tools: Iterable[str],
+        *,
+        signal: Signal | None,
+        scope: Scope,
+        step: int | None,
+        evidence: float = 0.0,
+        threshold: float = 0.0,
+        dependency: str | None = None,
+    ) -> RunDecision:
+        """Take away what another scope's circuit took: it stays gone for this run, even after a force close."""
+        names = tuple(tools)
+        decision = RunDecision(
+            Action.REMOVE_TOOL, signal, evidence, threshold, names[0], step, names, dependency, scope
+        )
+        for name in names:
+            entry = self._tools.get(name) or self._stranger(name)
+            entry.withdrawn = entry.withdrawn or decision
+        return decision
+
+    def readmit(self, tool: str, *, now: float, since: float) -> bool:
+        """Give a tool back where the policy allows it: once, late enough, never what the run itself tripped."""
+        entry = self._tools.get(tool)
+        if entry is None or entry.withdrawn is None or entry.withdrawn.scope is Scope.RUN:
+            return False
+        if not entry.policy.readmit or "readmitted" in entry.told or now - since < entry.policy.readmit_after_s:
+            return False
+        entry.told.add("readmitted")
+        entry.withdrawn = None
+        return True
+
+    # -- limits
+
+    def reserve(self, estimate: Spend | None, now: float) -> Reservation | RunDecision:
+        """Leave for one model call, or the decision that ends the run. A run that has ended gets no further step."""
+        if self.ended is not None:
+            return self.ended
+        answer = self._budget.reserve(estimate, now)
+        if isinstance(answer, Reservation):
+            return answer
+        return self._limit_reached(answer, estimate, now)
+
+    def _limit_reached(self, refusal: Refusal, estimate: Spend | None, now: float) -> Reservation | RunDecision:
+        policy, enforced = self._policy, _enforced(self._policy)
+        decision = RunDecision(
+            policy.backstop_action,
+            refusal.signal,
+            refusal.value,
+            refusal.limit,
+            "",
+            self._budget.steps,
+            enforced=enforced,
+        )
+        if enforced:
+            self.ended = decision
+            return decision
+        self._note(decision)
+        return self._budget.book(estimate)
+
+    def _note(self, decision: RunDecision) -> None:
+        watched = self._policy.delivery is Delivery.OBSERVE
+        if watched and decision.signal is not None and decision.signal not in self._told:
+            self._told.add(decision.signal)
+            self.noted.append(decision)
+
+    def settle(self, used: Spend, reservation: Reservation | None = None) -> None:
+        """Book what a model call really cost."""
+        self._budget.settle(used, reservation)
+
+    @property
+    def budget(self) -> Budget:
+        """What the run has spent, set aside, and may spend."""
+        return self._budget
+
+    # -- what the run may be told
+
+    def compaction(self) -> None:
+        """The context was shortened: repetitions are forgotten, failures are not.
+
+        What a confirmed side effect has done, and what may have happened, is not forgotten either.
+        """
+        for entry in self._tools.values():
+            entry.repeats.clear()
+            entry.blocked.clear()
+            entry.told = {mark for mark in entry.told if not mark.startswith("same:")}
+        if self._circles is not None:
+            self._circles.clear()
+
+    def is_withdrawn(self, tool: str) -> bool:
+        """Whether this run has lost the tool."""
+        entry = self._tools.get(tool)
+        return entry is not None and entry.withdrawn is not None
+
+    @property
+    def withdrawn(self) -> Mapping[str, RunDecision]:
+        """Every lost tool with the decision that took it."""
+        return {name: entry.withdrawn for name, entry in self._tools.items() if entry.withdrawn is not None}
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many calls to each lost tool were answered by us."""
+        return {name: entry.refused for name, entry in self._tools.items() if entry.refused}
+
+    def streak(self, tool: str) -> int:
+        """Failing steps of a tool in a row, at this moment."""
+        entry = self._tools.get(tool)
+        return 0 if entry is None else len(entry.failing.steps)
+
+
+def _failed_result(outcome: Outcome, result: Hashable) -> Hashable:
+    return (outcome.value, result)
+
+
+def _block(tool: str, step: int | None, *, ambiguous: bool = False) -> RunDecision:
+    return RunDecision(Action.BLOCK_CALL, Signal.IDENTICAL_CALLS, 2, 2, tool, step, ambiguous=ambiguous)
+
+
+def _enforced(policy: RunPolicy) -> bool:
+    return policy.delivery is Delivery.ENFORCE
+
+
+def _exposed(tool: _Tool, signal: Signal) -> bool:
+    """An explicit `never open` exempts a tool from the failure signals, and from nothing else."""
+    return not (tool.policy.never_open and signal in _FAILURE_SIGNALS)
+
+
+def _can_be_lost(tool: _Tool, signal: Signal) -> bool:
+    return tool.withdrawn is None and _exposed(tool, signal)
+
+
+def _of_a_step_before(ended: RunDecision, step: int | None) -> bool:
+    """The healthy calls of the step that ended the run are still executed."""
+    return step is not None and ended.step is not None and step <= ended.step
