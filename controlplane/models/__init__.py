@@ -6,7 +6,7 @@ from controlplane.models.audit import AuditEntry
 from controlplane.models.circuit import Circuit, Outage, Transition, Trip
 from controlplane.models.observation import Observation
 from controlplane.models.policy import PolicyRevision
-from controlplane.models.probe import Probe, ProbeRound
+from controlplane.models.probe import Probe, ProbeRound, ProbeTest
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
 from controlplane.models.tool import Dependency, Tool
@@ -27,6 +27,7 @@ __all__ = [
     "PolicyRevision",
     "Probe",
     "ProbeRound",
+    "ProbeTest",
     "ProcessBeat",
     "Run",
     "Session",

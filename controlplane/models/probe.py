@@ -41,3 +41,17 @@ class ProbeRound(models.Model):
     class Meta:
         ordering = ["-granted_at"]
         indexes = [models.Index(fields=["circuit", "-granted_at"], name="round_recent")]
+
+
+class ProbeTest(models.Model):
+    """One try-out from the editor, asked by a Celery worker like any probe; it never touches a circuit."""
+
+    id = models.UUIDField(primary_key=True)
+    dependency = models.ForeignKey(Dependency, on_delete=models.CASCADE, related_name="probe_tests")
+    spec = models.JSONField()
+    secrets = models.TextField(blank=True, help_text="encrypted JSON, gone once the answer is there")
+    asked_by = models.CharField(max_length=150)
+    asked_at = models.DateTimeField(db_index=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    result = models.JSONField(default=dict, help_text="what was asked, answered and ruled; secrets masked")
