@@ -1,0 +1,269 @@
+"""Windows as plain counters in Redis: time buckets, keyed by circuit generation, hash-tagged; no rule, no Lua.
+
+Keys of one circuit share the tag `{environment:dependency}`, and each begins with its generation:
+
+    rcl:{1:7}:4           hash  streak, streak_since; since, since:60 (counters are whole from then on), verified…
+    rcl:{1:7}:4:w         set   worker/session of everyone whose failures are in the present streak
+    rcl:{1:7}:4:u         zset  bucket -> moment until which a server asked to wait
+    rcl:{1:7}:4:t:60:N    hash  ok, empty, failures, slow of bucket N, and `o:NAME`: failures by operation
+    rcl:{1:7}:4:d:60:N    hash  the same by `worker/session`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+import redis.asyncio
+from recloser.core.circuit import Evidence, breaches
+from recloser.core.policy import CircuitPolicy
+from recloser.core.window import bucket_of, live_buckets
+
+from controlplane.evidence import store
+from controlplane.evidence.live import Live
+from controlplane.evidence.rows import Row
+from controlplane.evidence.tally import Tally, evidence_of
+
+__all__ = ["Key", "Reading", "Row", "count", "count_blocking", "read", "verified"]
+
+KEEP_STREAK_S = 48 * 3600
+"""As long as raw observations are kept: a streak reaches no further back."""
+
+SLACK_S = 60
+
+_owed: set[Key] = set()
+"""Circuits that this process failed to count for: their counters are not whole until they start anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One generation of one circuit."""
+
+    environment_id: int
+    dependency_id: int
+    generation: int
+
+    def __str__(self) -> str:
+        return f"rcl:{{{self.environment_id}:{self.dependency_id}}}:{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the counters say, and from when on they are whole (None: there is nothing before them)."""
+
+    evidence: Evidence
+    window_since: float | None
+    streak_since: float | None
+    """As `window_since`; None also when a success has ended what came before."""
+    streak_set_at: float
+    """When a success last set the streak; 0 if none did."""
+
+
+async def count(client: redis.asyncio.Redis, rows: Iterable[Row]) -> bool:
+    """Count stored rows in the order given, in one pipeline; False if Redis is away: then `recount` knows better."""
+    kept = _countable(rows)
+    if not kept:
+        return True
+    if store.away():
+        return _owing(kept)
+    pipeline = client.pipeline(transaction=_one_circuit(kept))
+    _queue(pipeline, kept)
+    try:
+        await pipeline.execute()
+    except store.FAILURES as error:
+        store.failed(error)
+        return _owing(kept)
+    _paid(kept)
+    return True
+
+
+def count_blocking(client: redis.Redis, rows: Iterable[Row]) -> bool:
+    """The same from a thread."""
+    kept = _countable(rows)
+    if not kept:
+        return True
+    if store.away():
+        return _owing(kept)
+    pipeline = client.pipeline(transaction=_one_circuit(kept))
+    _queue(pipeline, kept)
+    try:
+        pipeline.execute()
+    except store.FAILURES as error:
+        store.failed(error)
+        return _owing(kept)
+    _paid(kept)
+    return True
+
+
+def owe(rows: Iterable[Row]) -> None:
+    """Say that stored rows may or may not have been counted (a repeated batch): their circuits start anew."""
+    _owed.update(_key(row) for row in rows if row.counted)
+
+
+def _countable(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.counted and row.calls]
+
+
+def _one_circuit(rows: list[Row]) -> bool:
+    return len({(row.environment_id, row.dependency_id) for row in rows}) == 1
+
+
+def _key(row: Row) -> Key:
+    return Key(row.environment_id, row.dependency_id, row.generation)
+
+
+def _owing(rows: list[Row]) -> bool:
+    owe(rows)
+    return False
+
+
+def _paid(rows: list[Row]) -> None:
+    _owed.difference_update(_key(row) for row in rows)
+
+
+def _queue(pipeline: Any, rows: list[Row]) -> None:
+    for row in rows:
+        _queue_since(pipeline, row)
+        _queue_bucket(pipeline, row)
+        _queue_streak(pipeline, row)
+        if row.failures and row.retry_after_s is not None:
+            _queue_wait(pipeline, row)
+
+
+def _queue_since(pipeline: Any, row: Row) -> None:
+    key = _key(row)
+    fields = ("since", _since_field(row.window_s))
+    if key in _owed:
+        pipeline.hset(str(key), mapping=dict.fromkeys(fields, repr(row.received_at)))
+    else:
+        for field in fields:
+            pipeline.hsetnx(str(key), field, repr(row.received_at))
+    pipeline.expire(str(key), KEEP_STREAK_S)
+
+
+def _since_field(window_s: float) -> str:
+    return f"since:{window_s:g}"
+
+
+def _queue_bucket(pipeline: Any, row: Row) -> None:
+    number = bucket_of(row.at, row.window_s)
+    totals, detail = (_bucket_key(_key(row), kind, row.window_s, number) for kind in ("t", "d"))
+    counts = {"ok": row.ok, "empty": row.empty, "failures": row.failures, "slow": row.slow_calls}
+    for name, value in counts.items():
+        if value:
+            pipeline.hincrby(totals, name, value)
+            pipeline.hincrby(detail, f"{_voice(row)}:{name}", value)
+    if row.failures:
+        pipeline.hincrby(totals, f"o:{row.operation}", row.failures)
+    for key in (totals, detail):
+        pipeline.expire(key, int(row.window_s) + SLACK_S)
+
+
+def _bucket_key(key: Key, kind: str, window_s: float, number: int) -> str:
+    return f"{key}:{kind}:{window_s:g}:{number}"
+
+
+def _voice(row: Row) -> str:
+    return f"{row.worker_id}/{row.session}"
+
+
+def _queue_streak(pipeline: Any, row: Row) -> None:
+    key, witnesses = str(_key(row)), f"{_key(row)}:w"
+    if row.succeeded:
+        pipeline.hset(key, mapping={"streak": row.trailing, "streak_since": repr(row.received_at)})
+        pipeline.delete(witnesses)
+    elif row.trailing:
+        pipeline.hincrby(key, "streak", row.trailing)
+    if row.trailing:
+        pipeline.sadd(witnesses, _voice(row))
+        pipeline.expire(witnesses, KEEP_STREAK_S)
+
+
+def _queue_wait(pipeline: Any, row: Row) -> None:
+    waits = f"{_key(row)}:u"
+    until = row.at + (row.retry_after_s or 0.0)
+    pipeline.zadd(waits, {str(bucket_of(row.at, row.window_s)): until}, gt=True)
+    pipeline.zremrangebyscore(waits, "-inf", row.at - row.window_s)
+    pipeline.expire(waits, int(row.window_s) + SLACK_S)
+
+
+def read(
+    client: redis.Redis, key: Key, policy: CircuitPolicy, now: float, *, live: Live, detail: bool = False
+) -> Reading | None:
+    """The window as counted; None where nothing is counted. The parts by worker only when they can matter."""
+    numbers = live_buckets(now, policy.window_s)
+    state, witnesses, waits, *buckets = _totals(client, key, policy.window_s, numbers)
+    if not state:
+        return None
+    tally = Tally(streak=int(state.get(b"streak", 0)), witnesses={_split(one) for one in witnesses})
+    present = [number for number, bucket in zip(numbers, buckets, strict=True) if bucket]
+    for bucket in buckets:
+        _add_totals(tally, bucket)
+    tally.retry_until = max((score for name, score in waits if int(name) in numbers), default=None)
+    evidence = evidence_of(tally, live, now)
+    if detail or breaches(evidence, dataclasses.replace(policy, min_workers=0)):
+        _add_detail(tally, client, key, policy.window_s, present)
+        evidence = evidence_of(tally, live, now)
+    return _reading(evidence, state, policy.window_s)
+
+
+def _totals(client: redis.Redis, key: Key, window_s: float, numbers: Iterable[int]) -> list[Any]:
+    pipeline = client.pipeline(transaction=True)
+    pipeline.hgetall(str(key))
+    pipeline.smembers(f"{key}:w")
+    pipeline.zrange(f"{key}:u", 0, -1, withscores=True)
+    for number in numbers:
+        pipeline.hgetall(_bucket_key(key, "t", window_s, number))
+    return pipeline.execute()
+
+
+def _split(voice: bytes) -> tuple[str, str]:
+    worker, _, session = voice.decode().partition("/")
+    return worker, session
+
+
+def _add_totals(tally: Tally, bucket: Mapping[bytes, bytes]) -> None:
+    for field, value in bucket.items():
+        name = field.decode()
+        if name.startswith("o:"):
+            tally.operations.add(name[2:])
+        else:
+            tally.total.add(name, int(value))
+
+
+def _add_detail(tally: Tally, client: redis.Redis, key: Key, window_s: float, numbers: list[int]) -> None:
+    pipeline = client.pipeline(transaction=False)
+    for number in numbers:
+        pipeline.hgetall(_bucket_key(key, "d", window_s, number))
+    for bucket in pipeline.execute():
+        for field, value in bucket.items():
+            voice, _, name = field.rpartition(b":")
+            tally.voice(*_split(voice)).add(name.decode(), int(value))
+
+
+def _reading(evidence: Evidence, state: Mapping[bytes, bytes], window_s: float) -> Reading:
+    return Reading(
+        evidence=evidence,
+        window_since=_whole_since(state, _since_field(window_s)),
+        streak_since=_whole_since(state, "since"),
+        streak_set_at=float(state.get(b"streak_since", 0)),
+    )
+
+
+def _whole_since(state: Mapping[bytes, bytes], field: str) -> float | None:
+    """When counting began; None once it is verified that nothing came before. An absent mark: not whole at all."""
+    since = state.get(field.encode())
+    if since is None:
+        return float("inf")
+    return None if state.get(f"verified:{field}".encode()) == since else float(since)
+
+
+def verified(client: redis.Redis, key: Key, policy: CircuitPolicy, reading: Reading) -> None:
+    """Write down that no row of this generation is older than its counters."""
+    marks = {_since_field(policy.window_s): reading.window_since, "since": reading.streak_since}
+    values = {f"verified:{field}": repr(since) for field, since in marks.items() if since not in (None, float("inf"))}
+    if values:
+        client.hset(str(key), mapping=values)

@@ -1,0 +1,74 @@
+"""Who is there, and whose word does not count: from Postgres, at most a second old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+
+LIVE_S = 60
+"""A session that has not been heard for so long does not live."""
+
+KEEP_S = 1.0
+
+_SESSIONS = """
+SELECT count(DISTINCT s.worker_id), count(*)
+FROM controlplane_session s
+JOIN controlplane_worker w ON w.id = s.worker_id
+JOIN controlplane_agentkey k ON k.id = s.key_id
+WHERE w.environment_id = %s AND s.last_seen_at > %s - make_interval(secs => %s)
+  AND w.quarantined_at IS NULL AND k.quarantined_at IS NULL
+"""
+_QUARANTINED = """
+SELECT 'key', id, quarantined_at FROM controlplane_agentkey
+WHERE environment_id = %s AND quarantined_at IS NOT NULL
+UNION ALL
+SELECT 'worker', id, quarantined_at FROM controlplane_worker
+WHERE environment_id = %s AND quarantined_at IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """An environment's live workers and sessions, and its quarantine."""
+
+    workers: int
+    sessions: int
+    quarantined_keys: tuple[int, ...] = ()
+    quarantined_workers: tuple[int, ...] = ()
+    quarantined_at: datetime | None = None
+    """The latest quarantine in force: what was counted before may hold what no longer counts."""
+
+
+_cache: dict[int, tuple[float, Live]] = {}
+
+
+def live(environment_id: int, now: datetime) -> Live:
+    """Who lives at `now`; asked again after a second."""
+    at, known = _cache.get(environment_id, (float("-inf"), None))
+    if known is not None and 0 <= now.timestamp() - at < KEEP_S:
+        return known
+    found = _read(environment_id, now)
+    _cache[environment_id] = (now.timestamp(), found)
+    return found
+
+
+def forget(environment_id: int) -> None:
+    """Ask again at the next call."""
+    _cache.pop(environment_id, None)
+
+
+def _read(environment_id: int, now: datetime) -> Live:
+    with connection.cursor() as cursor:
+        cursor.execute(_SESSIONS, [environment_id, now, LIVE_S])
+        workers, sessions = cursor.fetchone()
+        cursor.execute(_QUARANTINED, [environment_id, environment_id])
+        rows = cursor.fetchall()
+    return Live(
+        workers=workers,
+        sessions=sessions,
+        quarantined_keys=tuple(pk for kind, pk, _ in rows if kind == "key"),
+        quarantined_workers=tuple(pk for kind, pk, _ in rows if kind == "worker"),
+        quarantined_at=max((at for _, _, at in rows), default=None),
+    )

@@ -1,0 +1,130 @@
+"""The same window from Postgres rows: the truth that the counters are an accelerator of."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from recloser.core.circuit import Evidence
+from recloser.core.policy import CircuitPolicy
+from recloser.core.window import bucket_width, live_buckets
+
+from controlplane.evidence.counters import KEEP_STREAK_S
+from controlplane.evidence.live import Live, live
+from controlplane.evidence.tally import Tally, evidence_of
+from controlplane.models import Dependency
+
+_FAILED = "(retryable_error + timeout + rate_limited)"
+_CALLS = f"(ok + empty + {_FAILED})"
+_OURS = """
+dependency_id = %(dependency)s AND generation = %(generation)s AND counted
+AND NOT key_id = ANY(%(keys)s::bigint[]) AND NOT worker_id = ANY(%(workers)s::bigint[])
+"""
+_WINDOW = f"""
+SELECT worker_id, session_id, operation, sum(ok), sum(empty), sum({_FAILED}), sum(LEAST(slow, {_CALLS})),
+       max(extract(epoch FROM at)::float8 + retry_after_s) FILTER (WHERE {_FAILED} > 0)
+FROM observation
+WHERE {_OURS} AND received_at >= %(since)s
+  AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
+GROUP BY 1, 2, 3
+"""  # noqa: S608
+_STREAK = f"""
+WITH ended AS (
+    SELECT received_at, id FROM observation
+    WHERE {_OURS} AND received_at >= %(horizon)s AND ok + empty > 0
+    ORDER BY received_at DESC, id DESC LIMIT 1
+)
+SELECT o.worker_id, o.session_id, sum(LEAST(o.streak, {_FAILED}))
+FROM observation o LEFT JOIN ended ON true
+WHERE {_OURS} AND o.received_at >= COALESCE(ended.received_at, %(horizon)s)
+  AND (ended.id IS NULL OR (o.received_at, o.id) >= (ended.received_at, ended.id))
+  AND LEAST(o.streak, {_FAILED}) > 0
+GROUP BY 1, 2
+"""  # noqa: S608
+_BEFORE = f"""
+SELECT EXISTS (
+    SELECT FROM observation
+    WHERE dependency_id = %(dependency)s AND generation = %(generation)s AND counted AND {_CALLS} > 0
+      AND received_at >= %(horizon)s AND received_at < to_timestamp(%(before)s)
+)
+"""  # noqa: S608
+_WAIT = f"""
+SELECT max(at + make_interval(secs => retry_after_s)) FROM observation
+WHERE dependency_id = %s AND received_at >= %s AND counted AND retry_after_s IS NOT NULL AND {_FAILED} > 0
+"""  # noqa: S608
+
+
+def recount(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime) -> Evidence:
+    """The window of a dependency's circuit, every worker's part included."""
+    environment_id = Dependency.objects.values_list("environment_id", flat=True).get(pk=dependency_id)
+    return of_rows(dependency_id, generation, policy, now, live(environment_id, now))
+
+
+def of_rows(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime, live: Live) -> Evidence:
+    """The same, with who lives and who is quarantined already known."""
+    tally = Tally()
+    asked = _asked(dependency_id, generation, policy, now, live)
+    with connection.cursor() as cursor:
+        cursor.execute(_WINDOW, asked)
+        for row in cursor.fetchall():
+            _add(tally, *row)
+        cursor.execute(_STREAK, asked)
+        for worker, session, failures in cursor.fetchall():
+            tally.streak += int(failures)
+            tally.witnesses.add((str(worker), str(session)))
+    return evidence_of(tally, live, now.timestamp())
+
+
+def _asked(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime, live: Live) -> dict[str, Any]:
+    numbers = live_buckets(now.timestamp(), policy.window_s)
+    width = bucket_width(policy.window_s)
+    return {
+        "dependency": dependency_id,
+        "generation": generation,
+        "keys": list(live.quarantined_keys),
+        "workers": list(live.quarantined_workers),
+        "since": now - timedelta(seconds=policy.window_s + width),
+        "width": width,
+        "first": numbers[0],
+        "last": numbers[-1],
+        "horizon": now - timedelta(seconds=KEEP_STREAK_S),
+    }
+
+
+def _add(
+    tally: Tally,
+    worker: int,
+    session: Any,
+    operation: str,
+    ok: int,
+    empty: int,
+    failures: int,
+    slow: int,
+    wait: float | None,
+) -> None:
+    counts = {"ok": int(ok), "empty": int(empty), "failures": int(failures), "slow": int(slow)}
+    own = tally.voice(str(worker), str(session))
+    for name, value in counts.items():
+        tally.total.add(name, value)
+        own.add(name, value)
+    if failures:
+        tally.operations.add(operation)
+    if wait is not None:
+        tally.retry_until = max(wait, tally.retry_until or wait)
+
+
+def has_rows_before(dependency_id: int, generation: int, before: float, horizon: datetime) -> bool:
+    """Whether a row that counts came in before the counters began; then they are not whole."""
+    asked = {"dependency": dependency_id, "generation": generation, "before": before - 0.005, "horizon": horizon}
+    with connection.cursor() as cursor:
+        cursor.execute(_BEFORE, asked)
+        return bool(cursor.fetchone()[0])
+
+
+def longest_wait(dependency_id: int, since: datetime) -> datetime | None:
+    """The latest moment until which a server asked to wait, in any generation's rows received since then."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WAIT, [dependency_id, since])
+        found: datetime | None = cursor.fetchone()[0]
+    return found
