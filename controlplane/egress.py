@@ -1,7 +1,8 @@
 """The one guard of everything we send to an address that somebody typed: probes and webhooks of every kind.
 
-A host name is resolved once, every address it has is checked, and the caller connects to one of *those* addresses, never
-to the name. Decimal, octal and hexadecimal forms are the resolver's to read: what is checked is what they come to.
+A host name is resolved once, every address it has is checked, and the caller connects to one of *those* addresses,
+never to the name. Decimal, octal and hexadecimal forms are the resolver's to read: what is checked is what they come
+to.
 """
 
 import ipaddress

@@ -135,9 +135,7 @@ def _headers(value: Any, where: str) -> dict[str, str]:
         raise BadSpec(where, "these are not headers", "give at most 30 names with their values")
     for name, content in value.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.casefold() in _RESERVED:
-            raise BadSpec(
-                where, "a header with this name cannot be sent", "use another name; Host is the address's own"
-            )
+            raise BadSpec(where, "a header with this name cannot be sent", "use another; Host is the address's own")
         if not isinstance(content, str) or not _HEADER_VALUE.fullmatch(content):
             raise BadSpec(where, f"the value of {name} cannot be sent", "use printable ASCII on one line")
     return dict(value)
