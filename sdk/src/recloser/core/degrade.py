@@ -98,7 +98,13 @@ _LIMITATION = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-def disclosed(text: str, block: Degradation, *, consumer_shows_block: bool = False) -> bool:
+def disclosed(
+    text: str,
+    block: Degradation,
+    *,
+    consumer_shows_block: bool = False,
+    own_words: Mapping[str, str] | None = None,
+) -> bool:
     """Whether the reader learns of it: the consumer shows the block, or the delivered text says it.
 
     The text says it when it holds our sentence, or when for each missing tool one of its sentences names the tool
@@ -106,7 +112,7 @@ def disclosed(text: str, block: Degradation, *, consumer_shows_block: bool = Fal
     """
     if not block.degraded or consumer_shows_block:
         return True
-    if (sentence := disclosure(block)) and sentence.casefold() in text.casefold():
+    if (sentence := disclosure(block, own_words)) and sentence.casefold() in text.casefold():
         return True
     limited = [part.casefold() for part in _SENTENCE_END.split(text[:200_000]) if _LIMITATION.search(part)]
     return bool(limited) and all(_named(item.tool, limited) for item in block.items)

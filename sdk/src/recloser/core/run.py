@@ -121,7 +121,7 @@ class RunState:
         "_tools",
         "_unknown",
         "default",
-        "ended",
+        "ended", "noted",
     )  # fmt: skip
 
     def __init__(

@@ -165,6 +165,18 @@ class Window:
         self._operations = {number + by: names for number, names in self._operations.items()}
         self._retry_until = None if self._retry_until is None else self._retry_until + by_s
 
+    def resize(self, window_s: float) -> None:
+        """Follow an edited policy; the samples stay, each in the bucket of its time."""
+        old_width, old = bucket_width(self.window_s), self._buckets
+        names = {number: self._operations.get(number, set()) for number in old}
+        self.window_s, self._buckets, self._operations = window_s, {}, {}
+        for number, bucket in old.items():
+            target = bucket_of((number + 0.5) * old_width, window_s)
+            for worker, counts in bucket.items():
+                self._buckets.setdefault(target, {}).setdefault(worker, Counts()).merge(counts)
+            if names[number]:
+                self._operations.setdefault(target, set()).update(names[number])
+
     @property
     def streak(self) -> int:
         """Failures since the last success."""
