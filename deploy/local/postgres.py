@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -78,6 +79,7 @@ class Postgres:
 
     def _create(self, programs: Path) -> None:
         """Make the data folder under another name first: one that was cut short is never used."""
+        _check_user_is_known()
         staging = self._places.postgres.with_name("postgres.new")
         shutil.rmtree(staging, ignore_errors=True)
         lend_folder(staging, self._places.account)
@@ -140,6 +142,16 @@ class Postgres:
             if "FATAL:" in line:
                 return line.partition("FATAL:")[2].strip()
         return lines[-1] if lines else "it said nothing"
+
+
+def _check_user_is_known() -> None:
+    """Postgres asks the system for its user's name, which a container's arbitrary user has not."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise Problem(
+            f"Postgres needs a user with a name and {os.geteuid()} has none: run as another user or set DATABASE_URL"
+        ) from None
 
 
 def _programs(places: Places) -> Path:

@@ -21,7 +21,7 @@ class Roster:
         """Note who runs now."""
         write_private(self._path, json.dumps({str(pid): list(command) for pid, command in running.items()}))
 
-    def end_leftovers(self, patience_s: float = 8.0) -> list[str]:
+    def end_leftovers(self, patience_s: float = 4.0) -> list[str]:
         """End every noted process that still runs the noted command; return their names."""
         left = {pid: command for pid, command in self._noted().items() if _runs(pid, command)}
         for number in (signal.SIGTERM, signal.SIGKILL):
