@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.models import Dependency, PolicyRevision, Tool
 from recloser.core.policy import (
     CIRCUIT_FIELDS,
     RUN_FIELDS,
@@ -23,6 +22,8 @@ from recloser.core.policy import (
     strictest,
 )
 from recloser.core.types import SideEffectClass
+
+from controlplane.models import Dependency, PolicyRevision, Tool
 
 _ORIGINS = {
     PolicyRevision.Level.ENVIRONMENT: Origin.ENVIRONMENT,
@@ -92,6 +93,15 @@ def of_dependency(dependency: Dependency) -> Resolved[CircuitPolicy]:
 def of_tool(tool: Tool) -> Resolved[RunPolicy]:
     """One tool's run policy, read alone."""
     return published(tool.environment_id).run(tool.pk, character_of([tool]))
+
+
+def deliveries(environment_id: int, dependency_ids: Iterable[int]) -> dict[int, str]:
+    """The delivery mode of each dependency's policy, by its id."""
+    if not (wanted := list(dependency_ids)):
+        return {}
+    layers = published(environment_id)
+    rows = Dependency.objects.filter(pk__in=wanted).prefetch_related("tools")
+    return {row.pk: str(layers.circuit(row.pk, character_of(row.tools.all())).policy.delivery) for row in rows}
 
 
 _Place = tuple[str, str, int | None, int | None]

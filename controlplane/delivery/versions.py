@@ -32,6 +32,13 @@ def of(environment_id: int) -> Versions:
     return Versions(*row) if row else _raised(environment_id, config=0, circuits=0)
 
 
+def all_known() -> dict[int, Versions]:
+    """The versions of every environment that has any, by its id."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT environment_id, epoch, config, circuits FROM controlplane_documentversion")
+        return {environment_id: Versions(*rest) for environment_id, *rest in cursor.fetchall()}
+
+
 def bump_circuits(environment_id: int) -> int:
     """Raise the circuits version inside the caller's transaction, as its last lock; publish on commit."""
     _inside_a_transaction()
@@ -48,7 +55,7 @@ def new_epoch() -> int:
     """After a restore: agents accept the documents of a new epoch whatever their n. Returns how many environments."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE controlplane_documentversion SET epoch = %s", [_epoch()])
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def _raised(environment_id: int, *, config: int, circuits: int) -> Versions:

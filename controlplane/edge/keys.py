@@ -1,0 +1,79 @@
+"""Who calls: agent keys, looked up by prefix, compared by hash, remembered for a second."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from controlplane.edge.database import Pool
+from controlplane.edge.http import Headers, Problem
+from controlplane.services.ingest import Caller
+
+KEEP_S = 1.0
+"""So a revocation takes effect within about a second."""
+KEPT = 20_000
+
+_FIND = """
+SELECT k.id, k.digest, k.agent_id, a.slug AS agent, k.environment_id, e.slug AS environment
+FROM controlplane_agentkey k
+JOIN controlplane_agent a ON a.id = k.agent_id
+JOIN controlplane_environment e ON e.id = k.environment_id
+WHERE k.prefix = %s AND k.revoked_at IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    caller: Caller | None
+    until: float
+
+
+class Keys:
+    """The keys that this process has seen in the last second."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+
+    async def caller(self, headers: Headers) -> Caller:
+        """Whose key the request bears; Problem 401 if it is nobody's."""
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        found = await self._find(token.strip()) if scheme.lower() == b"bearer" else None
+        if found is None:
+            raise bad_key()
+        return found
+
+    async def _find(self, token: bytes) -> Caller | None:
+        name = hashlib.sha256(token).digest()
+        known = self._known.get(name)
+        if known is not None and time.monotonic() < known.until:
+            return known.caller
+        caller = await self._look_up(token)
+        self._known[name] = _Known(caller, time.monotonic() + KEEP_S)
+        self._known.move_to_end(name)
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return caller
+
+    async def _look_up(self, token: bytes) -> Caller | None:
+        try:
+            mark, prefix, secret = token.decode("ascii").split("_", 2)
+        except ValueError:
+            return None
+        if mark != "rcl" or "\0" in prefix:
+            return None
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(_FIND, [prefix])
+            row = await cursor.fetchone()
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        if row is None or not hmac.compare_digest(digest, row["digest"]):
+            return None
+        return Caller(row["id"], row["agent_id"], row["agent"], row["environment_id"], row["environment"])
+
+
+def bad_key() -> Problem:
+    """The answer to everyone without a valid key; it does not say what was wrong with it."""
+    return Problem(401, "bad_key", "the key is missing, unknown or revoked", "send `Authorization: Bearer rcl_…`")

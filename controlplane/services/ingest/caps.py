@@ -1,0 +1,46 @@
+"""What one key may claim. A key's evidence is a claim: beyond a cap it is recorded, not counted, and said so."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+NEW_WORKERS_A_MINUTE = 600
+DISCOVERED_TOOLS = 500
+DISCOVERED_DEPENDENCIES = 500
+CALLS_A_SECOND = 5_000
+BURST_S = 10.0
+"""Calls of so many seconds may arrive at once, in each edge process."""
+
+
+class Capped(Exception):
+    """Too many new workers: nothing of the batch was taken; it may be sent again after a while."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__("too many new workers a minute")
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+@dataclass(slots=True)
+class CallCap:
+    """Calls that a key may still claim in this process, refilled by elapsed time."""
+
+    _buckets: dict[int, _Bucket] = field(default_factory=dict)
+
+    def admits(self, key_id: int, calls: int, now_s: float | None = None) -> bool:
+        """Take `calls` from the key's bucket; False, and nothing taken, if there are not as many left."""
+        now_s = time.monotonic() if now_s is None else now_s
+        most = CALLS_A_SECOND * BURST_S
+        bucket = self._buckets.setdefault(key_id, _Bucket(most, now_s))
+        bucket.left = min(most, bucket.left + (now_s - bucket.at) * CALLS_A_SECOND)
+        bucket.at = now_s
+        if calls > bucket.left:
+            return False
+        bucket.left -= calls
+        return True
