@@ -2,8 +2,8 @@
 
 from controlplane.models.access import Agent, AgentKey, Environment, Session, User, Worker
 from controlplane.models.alert import AlertChannel, AlertDelivery
-from controlplane.models.audit import AuditEntry
-from controlplane.models.circuit import Circuit, Outage, Transition, Trip
+from controlplane.models.audit import AuditAnchor, AuditEntry
+from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition, Trip
 from controlplane.models.observation import Observation
 from controlplane.models.policy import PolicyRevision
 from controlplane.models.probe import Probe, ProbeRound, ProbeTest
@@ -12,11 +12,13 @@ from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessB
 from controlplane.models.tool import Dependency, Tool
 
 __all__ = [
+    "ActionToken",
     "Agent",
     "AgentKey",
     "AlertChannel",
     "AlertDelivery",
     "AllowedNetwork",
+    "AuditAnchor",
     "AuditEntry",
     "Circuit",
     "Dependency",

@@ -22,3 +22,12 @@ class AuditEntry(models.Model):
         managed = False
         db_table = "audit_entry"
         ordering = ["-id"]
+
+
+class AuditAnchor(models.Model):
+    """Where the chain begins after retention has dropped what came before: the last hash that was dropped."""
+
+    last_id = models.BigIntegerField(unique=True)
+    hash = models.CharField(max_length=64)
+    dropped_at = models.DateTimeField()
+    partition = models.CharField(max_length=63)

@@ -3,10 +3,10 @@
 import uuid
 
 from django.db import models
+from recloser.core.types import Cause, Mode, Scope, Signal, State
 
 from controlplane.models.access import AgentKey, Environment, Worker
 from controlplane.models.tool import Dependency, Tool
-from recloser.core.types import Cause, Mode, Scope, Signal, State
 
 
 class Circuit(models.Model):
@@ -24,17 +24,37 @@ class Circuit(models.Model):
     reason = models.CharField(max_length=500, blank=True)
     changed_at = models.DateTimeField(null=True, blank=True)
     opened_at = models.DateTimeField(null=True, blank=True)
-    due_at = models.DateTimeField(null=True, blank=True, help_text="next probe, lease expiry or other deadline")
+    due_at = models.DateTimeField(null=True, blank=True, help_text="when the next probe is due; null while closed")
+    sweep_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="when time alone changes it: a suspicion settled, a lease or override run out, lockout",
+    )
     suspected_at = models.DateTimeField(null=True, blank=True)
     locked_out_at = models.DateTimeField(null=True, blank=True)
     acknowledged_at = models.DateTimeField(null=True, blank=True)
     acknowledged_by = models.CharField(max_length=150, blank=True)
-    version = models.BigIntegerField(default=0, help_text="the environment's circuits version that last carried this row")
+    probe_requested_by = models.CharField(
+        max_length=150, blank=True, db_default="", default="", help_text="who asked for the next round"
+    )
+    fault_worker = models.ForeignKey(
+        Worker, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
+    )
+    fault_seen_at = models.DateTimeField(
+        null=True, blank=True, help_text="when `fault_worker` was last found to fail alone while others succeed"
+    )
+    quorum_short_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when too few workers live for the policy's quorum; null while enough do"
+    )
+    version = models.BigIntegerField(
+        default=0, help_text="the environment's circuits version that last carried this row"
+    )
 
     class Meta:
         ordering = ["id"]
         indexes = [
             models.Index(fields=["due_at"], name="circuit_due", condition=models.Q(due_at__isnull=False)),
+            models.Index(fields=["sweep_at"], name="circuit_sweep", condition=models.Q(sweep_at__isnull=False)),
             models.Index(
                 fields=["suspected_at"], name="circuit_suspected", condition=models.Q(suspected_at__isnull=False)
             ),
@@ -78,12 +98,24 @@ class Transition(models.Model):
 
     class Meta:
         ordering = ["-at", "-id"]
-        constraints = [
-            models.UniqueConstraint(fields=["circuit", "generation"], name="one_transition_per_generation")
-        ]
+        constraints = [models.UniqueConstraint(fields=["circuit", "generation"], name="one_transition_per_generation")]
         indexes = [
             models.Index(fields=["id"], name="transition_unalerted", condition=models.Q(alerted_at__isnull=True))
         ]
+
+
+class ActionToken(models.Model):
+    """An operator's action that was taken: the same token does nothing a second time."""
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
+    token = models.CharField(max_length=100)
+    circuit = models.ForeignKey(Circuit, on_delete=models.CASCADE, related_name="+")
+    action = models.CharField(max_length=30)
+    actor = models.CharField(max_length=150)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["environment", "token"], name="one_action_per_token")]
 
 
 class Trip(models.Model):

@@ -1,0 +1,108 @@
+"""The audit: append-only, one linear chain of hashes. Record before a version row is locked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+
+from controlplane import clock
+from controlplane.models import AuditAnchor, AuditEntry
+
+CHAIN = 7_265_636_002
+"""The advisory lock that orders the chain; held until the caller's transaction ends."""
+
+_INSERT = """
+INSERT INTO audit_entry (at, environment_id, actor, action, target, accepted, reason, detail, previous_hash, hash)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
+@transaction.atomic
+def record(
+    *,
+    actor: str,
+    action: str,
+    target: str,
+    accepted: bool,
+    environment_id: int | None = None,
+    reason: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Append one entry, in the caller's transaction if there is one: it stands or falls with what it records."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CHAIN])
+        previous = _last_hash()
+        plain = json.loads(json.dumps(dict(detail or {}), default=str))
+        entry = [clock.now(), environment_id, actor, action, target[:500], accepted, reason[:1000], plain, previous]
+        values = [*entry[:7], json.dumps(plain), previous, _hash(*entry)]
+        cursor.execute(_INSERT, values)
+
+
+def _last_hash() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT hash FROM audit_entry ORDER BY id DESC LIMIT 1")
+        row = cursor.fetchone()
+    return row[0] if row else _anchor()
+
+
+def _anchor() -> str:
+    anchor = AuditAnchor.objects.order_by("-last_id").first()
+    return anchor.hash if anchor else ""
+
+
+def _hash(
+    at: datetime,
+    environment_id: int | None,
+    actor: str,
+    action: str,
+    target: str,
+    accepted: bool,
+    reason: str,
+    detail: Any,
+    previous: str,
+) -> str:
+    told = [at.astimezone(UTC).isoformat(), environment_id, actor, action, target, accepted, reason, detail, previous]
+    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a walk along the chain found."""
+
+    entries: int
+    broken_at: int | None
+    """Id of the first entry that does not fit; None if all do."""
+
+
+def verify() -> Verdict:
+    """Walk the whole chain from the last dropped entry on: each hash covers its entry and the one before it."""
+    previous, walked = _anchor(), 0
+    for entry in _entries():
+        if entry.previous_hash != previous or entry.hash != _hash_of(entry):
+            return Verdict(walked, entry.id)
+        previous, walked = entry.hash, walked + 1
+    return Verdict(walked, None)
+
+
+def _entries() -> Iterator[AuditEntry]:
+    return AuditEntry.objects.order_by("id").iterator(chunk_size=2000)
+
+
+def _hash_of(entry: AuditEntry) -> str:
+    return _hash(
+        entry.at,
+        entry.environment_id,
+        entry.actor,
+        entry.action,
+        entry.target,
+        entry.accepted,
+        entry.reason,
+        entry.detail,
+        entry.previous_hash,
+    )
