@@ -25,9 +25,9 @@ def venv(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "recloser").touch()
 
-    def stamp(*locks, place=install.place()):
+    def stamp(*locks):
         digests = [install.digest(lock) for lock in locks]
-        install.STAMP.write_text(json.dumps({"place": place, "locks": digests}))
+        install.STAMP.write_text(json.dumps({"place": install.place(), "locks": digests}))
 
     return stamp
 
