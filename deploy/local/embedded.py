@@ -198,11 +198,9 @@ def _redis_url(valkey: Valkey | None) -> str:
 
 
 def _given(name: str) -> str:
-    """NAME, or what the file named by NAME_FILE holds; empty without either."""
-    if value := os.environ.get(name):
-        return value
+    """What the file named by NAME_FILE holds, else NAME (the order that the settings keep); empty without either."""
     path = os.environ.get(f"{name}_FILE")
     try:
-        return Path(path).read_text().strip() if path else ""
+        return Path(path).read_text().strip() if path else os.environ.get(name, "")
     except OSError as error:
         raise Problem(f"cannot read {path} ({error.strerror}): mend or unset {name}_FILE") from None

@@ -122,7 +122,9 @@ def _environment(address: Address, data: Path, servers: Servers) -> dict[str, st
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
     }
-    given = {name: value for name, value in os.environ.items() if value}
+    # Their files have been read; left in place they would win over what we hand on.
+    read = {"DATABASE_URL_FILE", "REDIS_URL_FILE"}
+    given = {name: value for name, value in os.environ.items() if value and name not in read}
     return defaults | given | secret.missing(data, os.environ) | fixed
 
 

@@ -1,6 +1,5 @@
 """Bring an installation, empty or old, to where people and agents can use it. Running it again changes nothing."""
 
-import hashlib
 import os
 import secrets
 from argparse import ArgumentParser
@@ -22,14 +21,13 @@ from controlplane.services import access
 # Any number, as long as it is ours: two processes that start at once must not both be first.
 LOCK = 7_243_001
 ACTOR = "bootstrap"
-SECRET_LENGTH = 32
 
 
 class Command(BaseCommand):
     """What is secret is shown once, at the time it is made; what the environment gives is never shown."""
 
     help = "Make the first admin, environment, agent and agent key where there are none yet."
-    env = FileAwareEnv()
+    env = FileAwareEnv(strip_whitespace=True)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Options for whoever wants it all in one process."""
@@ -101,18 +99,16 @@ def _first_agent() -> Agent:
 
 def _adopt(agent: Agent, token: str) -> None:
     """Take a key that was made elsewhere (a deployment's secret store); only its hash is kept."""
-    mark, _, rest = token.partition("_")
-    prefix, _, secret = rest.partition("_")
-    if mark != "rcl" or not prefix.isalnum() or len(prefix) > 16 or len(secret) < SECRET_LENGTH:
+    if (read := access.read_token(token)) is None:
         raise CommandError(
-            f"RECLOSER_AGENT_KEY has not the form rcl_PREFIX_SECRET (prefix up to 16 letters and digits, secret at"
-            f" least {SECRET_LENGTH} characters): make one, or unset it to have one made"
+            "RECLOSER_AGENT_KEY has not the form rcl_PREFIX_SECRET (prefix up to 16 letters and digits, secret 32 or"
+            " more letters, digits, - and _): make one of that form, or unset it to have one made"
         )
     AgentKey.objects.create(
         environment=agent.environment,
         agent=agent,
-        prefix=prefix,
-        digest=hashlib.sha256(secret.encode()).hexdigest(),
+        prefix=read.prefix,
+        digest=read.digest,
         label="from RECLOSER_AGENT_KEY",
         created_at=clock.now(),
         created_by=ACTOR,
