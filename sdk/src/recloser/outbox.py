@@ -1,0 +1,392 @@
+"""What waits to be told: observations that merge, trips and runs, and the one numbered batch in flight.
+
+Counts merge, so memory stays bounded while nothing can be sent; a batch that was sent once is sent again unchanged
+until it is
+acknowledged, because nobody can know whether it was stored. The caller holds a lock; nothing here waits or talks.
+All instants are of a monotonic clock; ages are made when a body is.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+from recloser.core.types import FAILURES, SUCCESSES, Outcome
+
+BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000)
+MAX_OBSERVATIONS = 500
+MAX_TRIPS = 200
+MAX_RUNS = 200
+MAX_SAMPLES = 5
+MAX_NAME = 200
+MAX_ERROR = 64
+MAX_KEYS = 1000
+MAX_HELD_TRIPS = 5000
+MAX_HELD_RUNS = 2000
+MAX_HELD_STEP_LINES = 50_000
+OTHER = "(other)"
+"""Stands for every tool beyond `MAX_KEYS`, so that names without end cannot fill the memory."""
+
+Key = tuple[str, str, int]
+Kept = TypeVar("Kept")
+
+
+class Entry(Protocol):
+    """A trip or a run: something with an id that can be written for the wire at an instant."""
+
+    @property
+    def id(self) -> str:
+        """Unique; the same entry is never told twice."""
+        ...
+
+    def to_wire(self, now: float) -> dict[str, Any]:
+        """As an entry of a batch that is sent now."""
+        ...
+
+
+class RunEntry(Entry, Protocol):
+    """A run's report; the highest revision wins."""
+
+    @property
+    def revision(self) -> int:
+        """Rises with every report."""
+        ...
+
+    @property
+    def step_lines(self) -> int:
+        """How long its step log is."""
+        ...
+
+    def without_step_log(self) -> RunEntry:
+        """The same without it."""
+        ...
+
+
+class Slice:
+    """What one (tool, dependency, generation) saw in one slice of time."""
+
+    __slots__ = (
+        "attempts", "began", "counts", "dependency", "ended", "generation", "hist", "last_step", "max_ms", "operation",
+        "retry_after_s", "samples", "slow", "slow_failures", "streak", "sum_ms", "tool",
+    )  # fmt: skip
+
+    def __init__(self, tool: str, dependency: str, generation: int, operation: str | None, began: float) -> None:
+        self.tool = tool
+        self.dependency = dependency
+        self.generation = generation
+        self.operation = operation
+        self.began = began
+        self.ended = began
+        self.counts: dict[Outcome, int] = {}
+        self.attempts = 0
+        self.slow = 0
+        self.slow_failures = 0
+        self.sum_ms = 0.0
+        self.max_ms = 0.0
+        self.hist = [0] * (len(BOUNDS_MS) + 1)
+        self.streak = 0
+        self.last_step: object = None
+        self.retry_after_s: float | None = None
+        self.samples: list[tuple[Outcome, str | None, int | None, str | None, int | None, float]] = []
+
+    def add(
+        self,
+        outcome: Outcome,
+        *,
+        at: float,
+        seconds: float,
+        slow: bool = False,
+        attempts: int = 1,
+        retry_after_s: float | None = None,
+        error: str | None = None,
+        status: int | None = None,
+        run: str | None = None,
+        step: int | None = None,
+    ) -> None:
+        """Count one finished call that was known `at`. The parallel failures of one step extend the streak once."""
+        self.began, self.ended = min(self.began, at), max(self.ended, at)
+        self.counts[outcome] = self.counts.get(outcome, 0) + 1
+        if outcome is Outcome.REJECTED:
+            return
+        self.attempts += attempts
+        milliseconds = seconds * 1000.0
+        self.sum_ms += milliseconds
+        self.max_ms = max(self.max_ms, milliseconds)
+        self.hist[bisect_left(BOUNDS_MS, milliseconds)] += 1
+        self.slow += slow
+        if outcome in FAILURES:
+            self.slow_failures += slow
+            if run is None or (run, step) != self.last_step:
+                self.streak += 1
+            self.last_step = (run, step)
+        elif outcome in SUCCESSES:
+            self.streak, self.last_step = 0, None
+        if retry_after_s is not None:
+            self.retry_after_s = max(self.retry_after_s or 0.0, retry_after_s)
+        if outcome not in SUCCESSES and len(self.samples) < MAX_SAMPLES:
+            self.samples.append((outcome, error, status, run, step, at))
+
+    def merge(self, later: Slice) -> None:
+        """Take over what a later slice of the same key saw."""
+        self.began, self.ended = min(self.began, later.began), max(self.ended, later.ended)
+        broken = any(later.counts.get(outcome) for outcome in SUCCESSES)
+        for outcome, n in later.counts.items():
+            self.counts[outcome] = self.counts.get(outcome, 0) + n
+        self.attempts += later.attempts
+        self.slow += later.slow
+        self.slow_failures += later.slow_failures
+        self.sum_ms += later.sum_ms
+        self.max_ms = max(self.max_ms, later.max_ms)
+        self.hist = [a + b for a, b in zip(self.hist, later.hist, strict=True)]
+        self.streak = later.streak if broken else self.streak + later.streak
+        self.last_step = later.last_step
+        if later.retry_after_s is not None:
+            self.retry_after_s = max(self.retry_after_s or 0.0, later.retry_after_s)
+        self.samples = (self.samples + later.samples)[:MAX_SAMPLES]
+
+    def to_wire(self, now: float) -> dict[str, Any]:
+        """As one entry of a batch's `observations`."""
+        return {
+            "tool": clean(self.tool),
+            "dependency": clean(self.dependency),
+            "generation": self.generation,
+            "operation": clean(self.operation or self.tool),
+            "age_s": age(self.ended, now),
+            "span_s": round(self.ended - self.began, 3),
+            "counts": {outcome.value: n for outcome, n in self.counts.items()},
+            "attempts": self.attempts,
+            "slow": self.slow,
+            "slow_failures": self.slow_failures,
+            "latency_ms": {"sum": round(self.sum_ms, 3), "max": round(self.max_ms, 3), "hist": trimmed(self.hist)},
+            "streak": self.streak,
+            "retry_after_s": self.retry_after_s,
+            "samples": [
+                {
+                    "outcome": outcome.value,
+                    "error": None if error is None else clean(error, MAX_ERROR),
+                    "status": status,
+                    "run": run,
+                    "step": step,
+                    "age_s": age(at, now),
+                }
+                for outcome, error, status, run, step, at in self.samples
+            ],
+        }
+
+
+class Batch:
+    """One numbered batch. Its content never changes once it may have been received."""
+
+    def __init__(
+        self, seq: int, observations: list[Slice], trips: list[Entry], runs: list[RunEntry], session: str
+    ) -> None:
+        self.seq = seq
+        self.session = session
+        self.observations = observations
+        self.trips = trips
+        self.runs = runs
+        self.fresh = True
+        self.sealed_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self.observations) + len(self.trips) + len(self.runs)
+
+    def to_wire(self, now: float) -> dict[str, Any]:
+        """The body's numbered part, ages as of `now`."""
+        return {
+            "session": self.session,
+            "seq": self.seq,
+            "observations": [part.to_wire(now) for part in self.observations],
+            "trips": [trip.to_wire(now) for trip in self.trips],
+            "runs": [run.to_wire(now) for run in self.runs],
+        }
+
+
+class Outbox:
+    """Everything this session still owes the control plane."""
+
+    def __init__(self, session: str | None = None) -> None:
+        self.session = session or new_id()
+        self.dropped = 0
+        self._seq = 0
+        self._open: dict[Key, Slice] = {}
+        self._held: dict[Key, list[Slice]] = {}
+        self._trips: dict[str, Entry] = {}
+        self._runs: dict[str, RunEntry] = {}
+        self._ready: list[Batch] = []
+
+    def slice_of(self, tool: str, dependency: str, generation: int, operation: str | None, at: float) -> Slice:
+        """The open slice of this key, made where there is none."""
+        key = (tool, dependency, generation)
+        found = self._open.get(key)
+        if found is None:
+            if len(self._open) >= MAX_KEYS or (key not in self._held and len(self._held) >= MAX_KEYS):
+                tool = dependency = OTHER
+                key = (tool, dependency, generation := 0)
+            found = self._open.get(key) or Slice(tool, dependency, generation, operation, at)
+            self._open[key] = found
+        return found
+
+    def add_trip(self, trip: Entry) -> None:
+        """Keep a trip until it is acknowledged; beyond the bound the oldest is dropped and counted."""
+        if len(self._trips) >= MAX_HELD_TRIPS:
+            self._trips.pop(next(iter(self._trips)))
+            self.dropped += 1
+        self._trips[trip.id] = trip
+
+    def add_run(self, run: RunEntry) -> None:
+        """Keep a run's latest report; step logs go first when there are too many."""
+        known = self._runs.pop(run.id, None)
+        if known is not None and known.revision > run.revision:
+            run = known
+        if len(self._runs) >= MAX_HELD_RUNS:
+            self._runs.pop(next(iter(self._runs)))
+            self.dropped += 1
+        self._runs[run.id] = run
+        if sum(kept.step_lines for kept in self._runs.values()) > MAX_HELD_STEP_LINES:
+            self._runs = {key: kept.without_step_log() for key, kept in self._runs.items()}
+
+    def cut(self, now: float, window_s: float) -> None:
+        """Close the open slices; what is older than the window, and so will not be counted, merges into one."""
+        for key, part in self._open.items():
+            parts = self._held.setdefault(key, [])
+            while len(parts) >= 2 and now - parts[1].ended > window_s:
+                parts[0].merge(parts.pop(1))
+            parts.append(part)
+        self._open.clear()
+
+    @property
+    def in_flight(self) -> Batch | None:
+        """The batch that is being sent, again and again if need be."""
+        return self._ready[0] if self._ready else None
+
+    @property
+    def waiting(self) -> int:
+        """How many entries are not acknowledged yet."""
+        held = sum(len(parts) for parts in self._held.values())
+        return sum(map(len, self._ready)) + len(self._open) + held + len(self._trips) + len(self._runs)
+
+    def holds(self, dependencies: Iterable[str]) -> bool:
+        """Is there anything unsent about one of these?"""
+        named = set(dependencies)
+        return any(key[1] in named for key in self._open) or any(key[1] in named for key in self._held)
+
+    @property
+    def full(self) -> bool:
+        """More waits than the last batch could hold."""
+        return bool(self._ready or self._held or self._trips or self._runs)
+
+    def seal(self, *, beat: bool = False) -> Batch | None:
+        """The batch to send now: the one in flight, else a new one from all that waits.
+
+        None when nothing waits, unless a `beat` is due: an empty batch that says this process lives, and by which
+        documents.
+        """
+        if not self._ready:
+            observations = self._take_slices()
+            trips, runs = _take(self._trips, MAX_TRIPS), _take(self._runs, MAX_RUNS)
+            if observations or trips or runs or beat:
+                self._seq += 1
+                self._ready.append(Batch(self._seq, observations, trips, runs, self.session))
+        return self.in_flight
+
+    def acknowledge(self, ack: int) -> None:
+        """Forget what is stored: the batch in flight, if the acknowledged number reaches it."""
+        while self._ready and self._ready[0].seq <= ack:
+            self._ready.pop(0)
+
+    def drop(self, field: str | None) -> bool:
+        """After a 422: remove the entry that the field names (of a run its step log first); False if it names none."""
+        found = re.match(r"(observations|trips|runs)\[(\d+)\]", field or "")
+        batch = self.in_flight
+        if found is None or batch is None or field is None:
+            return False
+        entries: list[Any] = getattr(batch, found[1])
+        at = int(found[2])
+        if at >= len(entries):
+            return False
+        if found[1] == "runs" and ".step_log" in field and entries[at].step_lines:
+            entries[at] = entries[at].without_step_log()
+            return True
+        del entries[at]
+        self.dropped += 1
+        return True
+
+    def split(self) -> bool:
+        """After a 413: two batches of half the entries; of a single entry the step log goes, then the entry."""
+        batch = self.in_flight
+        if batch is None:
+            return False
+        if len(batch) < 2:
+            return self._shrink(batch)
+        first, second = (Batch(batch.seq + n, [], [], [], batch.session) for n in (0, 1))
+        for name in ("observations", "trips", "runs"):
+            entries = getattr(batch, name)
+            half = len(entries) // 2 if len(entries) > 1 else len(entries) * (name == "observations")
+            getattr(first, name).extend(entries[:half])
+            getattr(second, name).extend(entries[half:])
+        self._ready[0:1] = [first, second]
+        for n, later in enumerate(self._ready):
+            later.seq = first.seq + n
+        self._seq = self._ready[-1].seq
+        return True
+
+    def restart(self) -> None:
+        """After a 409: a new session takes over what was not acknowledged, numbered from one."""
+        self.session = new_id()
+        for n, batch in enumerate(self._ready, start=1):
+            batch.session, batch.seq = self.session, n
+        self._seq = len(self._ready)
+
+    def _shrink(self, batch: Batch) -> bool:
+        if batch.runs and batch.runs[0].step_lines:
+            batch.runs[0] = batch.runs[0].without_step_log()
+        else:
+            self.dropped += len(batch)
+            batch.observations, batch.trips, batch.runs = [], [], []
+        return True
+
+    def _take_slices(self) -> list[Slice]:
+        """Up to a batch's worth of slices, the oldest of each key first; what is left stays for the next batch."""
+        for key, part in self._open.items():
+            self._held.setdefault(key, []).append(part)
+        self._open.clear()
+        taken: list[Slice] = []
+        for key in list(self._held):
+            parts = self._held[key]
+            room = MAX_OBSERVATIONS - len(taken)
+            taken += parts[:room]
+            if len(parts) > room:
+                self._held[key] = parts[room:]
+                break
+            del self._held[key]
+        return taken
+
+
+def new_id() -> str:
+    """A new unique id."""
+    return str(uuid.uuid4())
+
+
+def age(at: float, now: float) -> float:
+    """Seconds before now."""
+    return round(max(0.0, now - at), 3)
+
+
+def trimmed(hist: list[int]) -> list[int]:
+    """Without trailing zeros; the reader pads."""
+    last = max((n for n, count in enumerate(hist) if count), default=-1)
+    return hist[: last + 1]
+
+
+def clean(name: str, limit: int = MAX_NAME) -> str:
+    """A name as the wire takes it: printable, UTF-8, of limited length."""
+    name = name[:limit].encode("utf-8", "replace").decode("utf-8")
+    return name if name.isprintable() else "".join(c if c.isprintable() else " " for c in name)
+
+
+def _take(held: dict[str, Kept], limit: int) -> list[Kept]:
+    return [held.pop(key) for key in list(held)[:limit]]

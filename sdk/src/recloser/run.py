@@ -1,0 +1,866 @@
+"""What an agent holds: one task execution, its tools, its budget, and at its end what it had to do without.
+
+The short way through `call` touches no lock and makes nothing but the line it leaves. Everything else goes through
+`_Ticket`s:
+asked for before a call, handed back after it, so that loops which dispatch by themselves are served by the same rules.
+Lock order: the client's, then the run's; whoever holds a run's lock never asks for the client's.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import json
+import logging
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from recloser import classify, notices
+from recloser.classify import FLAT, Classifier, Reading
+from recloser.config_sync import Snapshot, ToolRule
+from recloser.core.budget import Reservation, Spend
+from recloser.core.degrade import Degradation, degradation, disclosed, disclosure
+from recloser.core.fingerprint import fingerprint, result_fingerprint
+from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
+from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope
+from recloser.guard import Obstacle, Tap, needs_hashes, obstacle
+from recloser.outbox import new_id
+from recloser.report import MAX_STEP_LINES, RunReport, TripReport
+
+if TYPE_CHECKING:
+    from recloser.client import Client
+
+log = logging.getLogger("recloser")
+
+OK = Outcome.OK
+FOLD_AT = 4096
+"""So many finished calls may wait to be counted before a caller counts them itself."""
+REPORT_EVERY_S = 10.0
+KEPT_SHARE = 20
+"""One healthy run in so many keeps its step log."""
+
+Seen = tuple[
+    ToolRule, Snapshot, "Run | None", int | None, float, float, Outcome, str | None, str | None, Reading | None
+]
+"""One finished call: rule, snapshot, run, step, began, ended, outcome, hash of arguments, of result, its reading."""
+
+StepLine = tuple[int | None, str, str | None, str | None, Outcome, int, float]
+
+
+class CallTimeout(TimeoutError):
+    """A call passed its own time limit; whatever it brings later changes nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended: for the caller, beside the text."""
+
+    degraded: bool
+    block: Mapping[str, Any]
+    """The machine-readable form: what was missing, why, since which step, what replaced it."""
+    disclosure: str | None
+    """The sentence for the human reader; None for a healthy run."""
+    disclosed: bool
+    """The delivered text says it, or the consumer declared that it shows the block."""
+    end_cause: str | None
+
+    def text_with_disclosure(self, text: str) -> str:
+        """The text, with the sentence added where it does not say so itself."""
+        return text if self.disclosed or not self.disclosure else f"{text.rstrip()}\n\n{self.disclosure}"
+
+
+class _Ticket:
+    """Leave for one call, from admission to its end."""
+
+    __slots__ = ("began", "call", "hashes", "name", "rule", "snapshot", "step", "test")
+
+    def __init__(self, name: str, rule: ToolRule, snapshot: Snapshot, step: int | None) -> None:
+        self.name = name
+        self.rule = rule
+        self.snapshot = snapshot
+        self.step = step
+        self.call: str | None = None
+        self.hashes = False
+        self.test: tuple[str, str] | None = None
+        self.began = 0.0
+
+
+class Run:
+    """One task execution. Made by `Client.run`; safe to use from several threads."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        id: str,
+        task_kind: str | None,
+        step_limit: int | None,
+        token_budget: int | None,
+        cost_budget: float | None,
+        wall_clock_s: float | None,
+        parent: Run | str | None,
+        raise_errors: bool,
+    ) -> None:
+        self.id = id
+        self.task_kind = task_kind
+        self.parent_id = parent.id if isinstance(parent, Run) else parent
+        self.raise_errors = raise_errors
+        self.began_at = time.monotonic()
+        self.root_began_at: float = parent.root_began_at if isinstance(parent, Run) else self.began_at
+        self._client = client
+        self._life = client.life
+        self._documents = client.documents
+        self._breakers = client.breakers
+        self._seen = client.seen
+        self._lock = threading.Lock()
+        self._salt = os.urandom(16)
+        self._config = client.documents.snapshot.config
+        policy = dataclasses.replace(
+            self._config.run_policy,
+            token_budget=_least(self._config.run_policy.token_budget, token_budget),
+            cost_budget=_least(self._config.run_policy.cost_budget, cost_budget),
+            wall_clock_s=_least(self._config.run_policy.wall_clock_s, wall_clock_s),
+        )
+        self._state = RunState({}, policy, started_at=self.began_at, step_limit=step_limit)
+        self._step: int | None = None
+        self._declared: dict[str, None] = {}
+        self._rules: dict[str, tuple[Snapshot, ToolRule]] = {}
+        self._taps: dict[str, Tap] = {}
+        self._tickets: dict[str, list[_Ticket]] = {}
+        self._replaced_by: dict[str, str] = {}
+        self._lost_at: dict[str, float] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._tokens, self._cost, self._model_seconds = 0, 0.0, 0.0
+        self._revision = 0
+        self._reported: tuple[Any, ...] | None = None
+        self._reported_at = self.began_at
+        self._result: RunResult | None = None
+        self._failure: str | None = None
+        # Owned by the client's lock, written when finished calls are counted.
+        self.log: deque[StepLine] = deque(maxlen=MAX_STEP_LINES)
+        self.tool_seconds = 0.0
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._failure = kind.__name__[:64]
+        if self._result is None:
+            self.finish()
+
+    # -- steps and money
+
+    def step(self, estimate: int | Mapping[str, float] | Spend | None = None) -> bool:
+        """Ask leave for one model call; False ends the run (`end_cause` says why).
+
+        `estimate` sets the tokens (or `{"tokens": …, "cost": …}`) aside at once, so that parallel calls cannot
+        overspend
+        together; without one, the largest bill so far is set aside.
+        """
+        with self._lock:
+            if self._result is not None:
+                return False
+            answer = self._state.reserve(_spend(estimate), time.monotonic())
+            admitted = isinstance(answer, Reservation) or not answer.enforced
+            if admitted:
+                self._step = (self._step or 0) + 1
+        if isinstance(answer, RunDecision) and answer.tool == "":
+            self._tell_limit(answer)
+        if len(self._seen) > FOLD_AT:
+            self._client.fold()
+        return admitted
+
+    def used(self, tokens: int = 0, seconds: float = 0.0, cost: float = 0.0) -> None:
+        """Book what the model call of a step really cost, and how long it took."""
+        tokens, seconds, cost = int(_amount(tokens)), _amount(seconds), _amount(cost)
+        with self._lock:
+            if self._result is None:
+                self._state.settle(Spend(tokens, cost))
+                self._tokens += tokens
+                self._cost += cost
+                self._model_seconds += seconds
+
+    @property
+    def end_cause(self) -> str | None:
+        """The signal that ended the run; None while it may go on."""
+        ended = self._state.ended
+        return None if ended is None else _signal_name(ended)
+
+    @property
+    def steps(self) -> int:
+        """Model steps admitted so far."""
+        return self._step or 0
+
+    # -- what the model is shown
+
+    def tools(self, tools: Iterable[Any] | None) -> list[Any]:
+        """The array without the tools that are gone: for every request. OpenAI's, Anthropic's and MCP's shapes alike.
+
+        The names are remembered: a notice speaks only of these. What has no name of a known shape is left in place.
+        """
+        listed = list(tools or ())
+        names = [name_of(tool) for tool in listed]
+        with self._lock:
+            for name in names:
+                if name is not None:
+                    self._declared[name] = None
+        for name in {name for name in names if name is not None}:
+            self._look(name)
+        return [
+            tool for tool, name in zip(listed, names, strict=True) if name is None or not self._state.is_withdrawn(name)
+        ]
+
+    def notice(self) -> str | None:
+        """What to add to the system block of every request, at most 400 characters; None while nothing is missing."""
+        with self._lock:
+            losses = [self._loss(name, lost) for name, lost in self._state.withdrawn.items() if self._own(name)]
+            return notices.notice(losses, ended=self._state.ended)
+
+    # -- calls
+
+    def call(
+        self,
+        name: str,
+        args: Any,
+        fn: Callable[..., Any] | None,
+        *,
+        id: str | None = None,
+        call_timeout: float | None = None,
+        idempotency_key: str | None = None,
+        classify: Classifier | None = None,
+    ) -> Any:
+        """Make one tool call, or answer it: the tool's own result, or a structured one that says why there is none.
+
+        `args`: a mapping becomes keyword arguments; JSON text of an object is read first; None calls `fn()`; anything
+        else is
+        the one argument. `fn` None: the model named a tool that is not there. `id` is yours and comes back untouched by
+        us.
+        An exception of `fn` is counted for what it means and answered with an error result, unless the run was begun
+        with
+        `raise_errors=True`; one that is no `Exception` (an interrupt, a cancellation) always goes on. Nothing else is
+        raised.
+        """
+        try:
+            tap = self._taps.get(name)
+        except TypeError:  # not even a name
+            return self._invented(str(name)[:200])
+        if (
+            tap is None
+            or tap.snapshot is not self._documents.snapshot
+            or tap.open is not self._breakers.open
+            or call_timeout is not None
+            or classify is not None
+            or fn is None
+        ):
+            return self._guarded_call(name, args, fn, call_timeout, idempotency_key, classify)
+        began = time.monotonic()
+        try:
+            result = fn(**args) if type(args) is dict else fn() if args is None else _invoke(fn, args)
+        except BaseException as problem:
+            answer = self._raised(self._late_ticket(tap, name, began), problem)
+            if answer is None:
+                raise
+            return answer
+        ended = time.monotonic()
+        if type(result) not in FLAT or not result or self._taps.get(name) is not tap:
+            return self._returned(self._late_ticket(tap, name, began), result, ended, None)
+        self._seen.append((tap.rule, tap.snapshot, self, self._step, began, ended, OK, None, None, None))
+        if len(self._seen) > FOLD_AT:
+            self._client.fold()
+        return result
+
+    def check(self, name: str, args: Any = None, *, idempotency_key: str | None = None) -> dict[str, Any] | None:
+        """For loops that dispatch themselves: None lets the call run (then `record` it), else the result to give."""
+        answer = self._ask(name, args, idempotency_key)
+        if isinstance(answer, dict):
+            return answer
+        answer.began = time.monotonic()
+        with self._lock:
+            self._tickets.setdefault(name, []).append(answer)
+        return None
+
+    def record(
+        self,
+        name: str,
+        outcome: Outcome | str | None = None,
+        *,
+        args: Any = None,
+        result: Any = None,
+        error: BaseException | None = None,
+        seconds: float | None = None,
+        attempts: int = 1,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        dependency: str | None = None,
+    ) -> dict[str, Any] | None:
+        """Count a call that the loop made itself, once it is known how it ended.
+
+        By its outcome, its exception, or its result. Returns the structured result to give the model for a failure,
+        else None.
+        """
+        now = time.monotonic()
+        with self._lock:
+            waiting = self._tickets.get(name)
+            ticket = waiting.pop(0) if waiting else None
+        if ticket is None:
+            ticket = self._ticket(name)
+            ticket.call = self._fingerprint(ticket, args)
+            ticket.began = now - _amount(seconds or 0.0)
+        reading = self._read(ticket, outcome, result, error, status)
+        if seconds is not None:
+            ticket.began = now - _amount(seconds)
+        reading = Reading(
+            reading.outcome,
+            error=reading.error,
+            text=reading.text,
+            status=status if status is not None else reading.status,
+            retry_after_s=retry_after_s if retry_after_s is not None else reading.retry_after_s,
+            attempts=max(attempts, reading.attempts),
+            at_fault=dependency or reading.at_fault,
+        )
+        decisions = self._settle(ticket, reading, result, now)
+        return None if reading.outcome in SUCCESSES else self._answer(ticket, reading, decisions)
+
+    def replaced(self, tool: str, by: str) -> None:
+        """Say that another tool really answered in the place of a missing one; the policy's fallback is noticed."""
+        with self._lock:
+            self._replaced_by[tool] = by
+
+    def compaction(self) -> None:
+        """The context was shortened: repetitions are forgotten, failures are not."""
+        with self._lock:
+            self._state.compaction()
+
+    # -- the end
+
+    def finish(self, text: str | None = None, *, shows_block: bool = False) -> RunResult:
+        """End the run, report it, and say what it had to do without.
+
+        `text` is what will be delivered; `shows_block` declares that the consumer shows the degradation block itself.
+        """
+        self._client.fold()
+        with self._lock:
+            if self._result is None:
+                self._result = self._conclude(text, shows_block)
+                self._taps = {}
+                last = True
+            else:
+                last = False
+            result = self._result
+        if last:
+            self._report(last=True)
+            self._client.ended(self)
+        return result
+
+    def _conclude(self, text: str | None, shows_block: bool) -> RunResult:
+        block = self._block()
+        own_words = {name: self._rule(name)[1].policy.user_text for name in self._state.withdrawn}
+        sentence = disclosure(block, own_words) or None
+        text = text if text is None or isinstance(text, str) else str(text)
+        told = disclosed(text or "", block, consumer_shows_block=shows_block)
+        if sentence is not None and text is not None and sentence.casefold() in text.casefold():
+            told = True
+        return RunResult(block.degraded, block.to_dict(), sentence, told, block.ended_by)
+
+    def _block(self) -> Degradation:
+        whole = degradation(self._state, replaced_by=self._replaced_by)
+        return dataclasses.replace(whole, items=tuple(item for item in whole.items if self._own(item.tool)))
+
+    # -- admission
+
+    def _ticket(self, name: str) -> _Ticket:
+        snapshot, rule = self._rule(name)
+        ticket = _Ticket(name, rule, snapshot, self._step)
+        ticket.hashes = needs_hashes(rule, snapshot)
+        return ticket
+
+    def _late_ticket(self, tap: Tap, name: str, began: float) -> _Ticket:
+        ticket = _Ticket(name, tap.rule, tap.snapshot, self._step)
+        ticket.began = began
+        return ticket
+
+    def _rule(self, name: str) -> tuple[Snapshot, ToolRule]:
+        """The tool's rule under the present snapshot; made known to the run's own breaker at first sight."""
+        snapshot = self._documents.snapshot
+        held = self._rules.get(name)
+        if held is None or held[0].config is not snapshot.config:
+            held = self._rules[name] = (snapshot, snapshot.config.tool(name))
+            self._state.declare(name, ToolRules(held[1].policy, tuple(one.name for one in held[1].dependencies)))
+        return snapshot, held[1]
+
+    def _fingerprint(self, ticket: _Ticket, args: Any) -> str | None:
+        policy = ticket.rule.policy
+        if not ticket.hashes:
+            return None
+        return fingerprint(
+            ticket.name, args, salt=self._salt, ignored=policy.ignored_args, casefold=policy.casefold_args
+        )
+
+    def _ask(self, name: str, args: Any, idempotency_key: str | None) -> _Ticket | dict[str, Any]:
+        """Leave for a call, or the result that stands in for it."""
+        with self._lock:
+            ticket = self._ticket(name)
+        ticket.call = self._fingerprint(ticket, args)
+        found = self._look(name)
+        now = time.monotonic()
+        with self._lock:
+            refused = self._admitted(ticket, now, idempotency_key is not None)
+        if refused is None and found is not None and found.test:
+            refused = self._claim(ticket, found, now)
+        if refused is None:
+            return ticket
+        return self._refuse(ticket, refused, found, now)
+
+    def _admitted(self, ticket: _Ticket, now: float, keyed: bool) -> RunDecision | None:
+        if self._result is not None or ticket.rule.policy.delivery is Delivery.OFF:
+            lost = self._state.withdrawn.get(ticket.name)
+            return lost if lost is not None and lost.scope is not Scope.RUN else None
+        return self._state.admit(ticket.name, ticket.call, ticket.step, now, keyed=keyed)
+
+    def _look(self, name: str) -> Obstacle | None:
+        """Note a tool that the fleet's circuit or this worker's breaker has taken: for this run it stays gone."""
+        now = time.monotonic()
+        with self._lock:
+            snapshot, rule = self._rule(name)
+            found = obstacle(rule, snapshot, self._breakers, self.root_began_at, now)
+            if found is None or found.test or self._state.is_withdrawn(name):
+                if found is None and self._state.is_withdrawn(name):
+                    self._readmit(name, rule, now)
+                return found
+            self._withdraw(name, found, now)
+        self._report()
+        return found
+
+    def _withdraw(self, name: str, found: Obstacle, now: float) -> None:
+        self._state.withdraw(
+            (name,), signal=found.signal, scope=found.scope, step=self._step, dependency=found.dependency.name
+        )
+        self._lost_at[name] = now
+        self._taps = {}
+
+    def _readmit(self, name: str, rule: ToolRule, now: float) -> None:
+        if rule.policy.readmit:
+            self._state.readmit(name, now=now, since=self._lost_at.get(name, now))
+
+    def _claim(self, ticket: _Ticket, found: Obstacle, now: float) -> RunDecision | None:
+        """Take the one testing call of the worker's breaker; where another run has it, the tool is gone here."""
+        round_id = self._client.claim(found.dependency, now)
+        if round_id is not None:
+            ticket.test = (found.dependency.name, round_id)
+            return None
+        with self._lock:
+            self._withdraw(ticket.name, found, now)
+            return self._state.admit(ticket.name, ticket.call, ticket.step, now)
+
+    def _refuse(self, ticket: _Ticket, refused: RunDecision, found: Obstacle | None, now: float) -> dict[str, Any]:
+        self._seen.append(
+            (ticket.rule, ticket.snapshot, self, ticket.step, now, now, Outcome.REJECTED, ticket.call, None, None)
+        )
+        if len(self._seen) > FOLD_AT:
+            self._client.fold()
+        if refused.action is Action.BLOCK_CALL:
+            self._tell_once(refused, ticket)
+            return notices.blocked(refused)
+        with self._lock:
+            lost = self._state.withdrawn.get(ticket.name)
+            if lost is None:
+                return notices.ended(refused, ticket.name)
+            loss = self._loss(ticket.name, lost)
+        return notices.unavailable(loss, retry_after_s=found.wait_s if found is not None else None)
+
+    # -- a call and what became of it
+
+    def _guarded_call(
+        self,
+        name: str,
+        args: Any,
+        fn: Callable[..., Any] | None,
+        call_timeout: float | None,
+        idempotency_key: str | None,
+        classifier: Classifier | None,
+    ) -> Any:
+        if fn is None:
+            return self._invented(name)
+        try:
+            asked = self._ask(name, args, idempotency_key)
+        except Exception:  # a mistake of ours never costs the agent a call
+            log.exception("recloser: a call could not be guarded; it is made without")
+            return _invoke(fn, args)
+        if isinstance(asked, dict):
+            return asked
+        limit = call_timeout if call_timeout is not None else asked.rule.policy.call_timeout_s
+        asked.began = time.monotonic()
+        try:
+            result = _invoke(fn, args) if limit is None else _limited(fn, args, limit)
+        except BaseException as problem:
+            answer = self._raised(asked, problem)
+            if answer is None:
+                raise
+            return answer
+        return self._returned(asked, result, time.monotonic(), classifier)
+
+    def _raised(self, ticket: _Ticket, problem: BaseException) -> dict[str, Any] | None:
+        """The result that answers for an exception; None where it must go on."""
+        reading, decisions = classify.of_exception(problem, ticket.rule.policy), NOTHING
+        try:
+            decisions = self._settle(ticket, reading, None, time.monotonic())
+        except Exception:
+            log.exception("recloser: a failed call could not be counted")
+        if self.raise_errors or not isinstance(problem, Exception):
+            return None
+        return self._answer(ticket, reading, decisions)
+
+    def _returned(self, ticket: _Ticket, result: Any, ended: float, classifier: Classifier | None) -> Any:
+        try:
+            self._settle(ticket, classify.of_result(result, ticket.rule.policy, classifier), result, ended)
+        except Exception:
+            log.exception("recloser: a finished call could not be counted")
+        return result
+
+    def _read(
+        self,
+        ticket: _Ticket,
+        outcome: Outcome | str | None,
+        result: Any,
+        error: BaseException | None,
+        status: int | None,
+    ) -> Reading:
+        policy = ticket.rule.policy
+        if outcome is not None:
+            name = None if error is None else type(error).__name__[:64]
+            return Reading(classify.stated(outcome), error=name)
+        if error is not None:
+            return classify.of_exception(error, policy)
+        if status is not None:
+            return classify.of_status(status, policy)
+        return classify.of_result(result, policy)
+
+    def _settle(self, ticket: _Ticket, reading: Reading, result: Any, ended: float) -> tuple[RunDecision, ...]:
+        """Count one finished call everywhere it counts: this run, this worker, the fleet."""
+        content = (
+            result_fingerprint(result, salt=self._salt) if ticket.hashes and reading.outcome in SUCCESSES else None
+        )
+        with self._lock:
+            late = self._result is not None
+            decisions = NOTHING if late else self._judge(ticket, reading, content, ended)
+        self._seen.append(
+            (
+                ticket.rule, ticket.snapshot, None if late else self, ticket.step, ticket.began, ended,
+                reading.outcome, ticket.call, content, None if reading is classify.OK else reading,
+            )
+        )  # fmt: skip
+        if ticket.test is not None:
+            self._client.tested(*ticket.test, reading, ticket.rule, ended)
+        if reading.outcome in FAILURES:
+            self._client.fold()
+            self._client.hurry()
+        elif len(self._seen) > FOLD_AT:
+            self._client.fold()
+        if decisions:
+            self._tell(decisions, ticket)
+        return decisions
+
+    def _judge(self, ticket: _Ticket, reading: Reading, content: str | None, now: float) -> tuple[RunDecision, ...]:
+        if ticket.rule.policy.delivery is Delivery.OFF:
+            return NOTHING
+        decisions = self._state.record(
+            ticket.name,
+            reading.outcome,
+            step=ticket.step,
+            now=now,
+            fingerprint=ticket.call,
+            result=content,
+            at_fault=None if reading.at_fault is None else (reading.at_fault,),
+        )
+        for decision in decisions:
+            for name in decision.tools if decision.enforced else ():
+                self._lost_at.setdefault(name, now)
+        if reading.outcome not in SUCCESSES:
+            self._taps = {}
+            return decisions
+        self._note_fallback(ticket.name)
+        if not ticket.hashes and ticket.rule.policy.run_failure_rate is None and ticket.test is None:
+            self._shorten(ticket)
+        return decisions
+
+    def _shorten(self, ticket: _Ticket) -> None:
+        """Nothing is counted against the tool any more: its next calls take the short way, while all stays as it is."""
+        snapshot, breakers = self._documents.snapshot, self._breakers.open
+        behind = ticket.rule.dependencies
+        if snapshot is not ticket.snapshot or any(
+            one.name in snapshot.circuits or one.name in breakers for one in behind
+        ):
+            return
+        if (
+            self._state.ended is None
+            and not self._state.is_withdrawn(ticket.name)
+            and ticket.rule.policy.call_timeout_s is None
+        ):
+            self._taps = {**self._taps, ticket.name: Tap(ticket.rule, snapshot, breakers)}
+
+    def _note_fallback(self, name: str) -> None:
+        for lost in self._state.withdrawn:
+            if lost not in self._replaced_by and self._rule(lost)[1].policy.fallback_tool == name:
+                self._replaced_by[lost] = name
+
+    def _answer(self, ticket: _Ticket, reading: Reading, decisions: tuple[RunDecision, ...]) -> dict[str, Any]:
+        with self._lock:
+            lost = self._state.withdrawn.get(ticket.name)
+            loss = None if lost is None else self._loss(ticket.name, lost)
+        return notices.failed(ticket.name, reading.outcome, reading.text, decisions, loss)
+
+    def _invented(self, name: str) -> dict[str, Any]:
+        """The model named a tool that is not there; a tool that was withdrawn is answered as such."""
+        now = time.monotonic()
+        with self._lock:
+            known = [tool for tool in self._declared if not self._state.is_withdrawn(tool)]
+            if name in self._declared and self._state.is_withdrawn(name):
+                self._state.admit(name, None, self._step, now)
+                return notices.unavailable(self._loss(name, self._state.withdrawn[name]))
+            decisions = NOTHING
+            if self._result is None and len(self._state.withdrawn) < 1000:
+                decisions = self._state.record("(unknown)", Outcome.UNKNOWN_TOOL, step=self._step, now=now)
+        self._tell(decisions, None)
+        return notices.unknown(name, known)
+
+    # -- what is told
+
+    def _tell(self, decisions: Iterable[RunDecision], ticket: _Ticket | None) -> None:
+        """Report each trip as it happens, and the run when it has begun to be degraded."""
+        now = time.monotonic()
+        for decision in decisions:
+            self._client.trip(self._trip(decision, ticket, now))
+        if self._state.withdrawn or self._state.ended is not None:
+            self._report()
+
+    def _tell_limit(self, decision: RunDecision) -> None:
+        """A limit is reached once; that every further step is refused is no news."""
+        key = ("", _signal_name(decision))
+        if key not in self._told:
+            self._told.add(key)
+            self._tell((decision,), None)
+
+    def _tell_once(self, decision: RunDecision, ticket: _Ticket) -> None:
+        """A call blocked at once is a trip of its own, told once per tool."""
+        key = (decision.tool, f"block:{decision.ambiguous}")
+        at_once = decision.threshold == 2 and decision.evidence == 2
+        if at_once and key not in self._told:
+            self._told.add(key)
+            self._client.trip(self._trip(decision, ticket, time.monotonic()))
+
+    def _trip(self, decision: RunDecision, ticket: _Ticket | None, now: float) -> TripReport:
+        assert decision.signal is not None
+        behind = ticket.rule.dependencies if ticket is not None else ()
+        dependency = decision.dependency or (behind[0].name if len(behind) == 1 else None)
+        return TripReport(
+            id=new_id(),
+            scope=decision.scope,
+            signal=decision.signal,
+            tool=decision.tool or None,
+            dependency=dependency,
+            run=self.id,
+            step=decision.step if decision.step is not None else self._step,
+            action=decision.action,
+            delivery=Delivery.ENFORCE if decision.enforced else Delivery.OBSERVE,
+            evidence={decision.signal.value: decision.evidence},
+            threshold={decision.signal.value: decision.threshold},
+            policy=ticket.rule.digest if ticket is not None else self._config.run_digest,
+            at=now,
+        )
+
+    def _report(self, *, last: bool = False) -> None:
+        """Tell the run as it stands, when what matters has changed."""
+        report = self.report(time.monotonic(), last=last, changed_only=not last)
+        if report is not None:
+            self._client.report(report, at_once=True)
+
+    def report(self, now: float, *, last: bool = False, changed_only: bool = False) -> RunReport | None:
+        """The next revision of this run's report; None where there is nothing new to tell, or this process may not."""
+        if not self._client.owns(self._life):
+            return None
+        tool_seconds, log = self._client.counted(self, with_log=last)
+        with self._lock:
+            if self._result is not None and not last:
+                return None
+            block = self._block()
+            marks = (block, self.end_cause)
+            if changed_only and (marks == self._reported or (self._reported is None and not block.degraded)):
+                return None
+            self._reported, self._reported_at = marks, now
+            self._revision += 1
+            return self._as_report(block, now, tool_seconds, log, last)
+
+    def due(self, now: float) -> bool:
+        """Has the run gone on for long enough since its last report?"""
+        return self._result is None and now - self._reported_at >= REPORT_EVERY_S
+
+    def _as_report(
+        self, block: Degradation, now: float, tool_seconds: float, log: list[StepLine], last: bool
+    ) -> RunReport:
+        result, ended_by = self._result, self.end_cause or (f"error:{self._failure}" if self._failure else None)
+        keep = block.degraded or ended_by is not None or hash(self.id) % KEPT_SHARE == 0
+        status = "running" if not last else "finished" if ended_by is None else "ended"
+        disclosed_to = result.disclosed if result is not None and block.degraded else None
+        return RunReport(
+            id=self.id,
+            revision=self._revision,
+            parent=self.parent_id,
+            task_kind=self.task_kind,
+            status=status,
+            started_at=self.began_at,
+            ended_at=now if last else None,
+            steps=self.steps,
+            step_limit=self._state.budget.limits.steps,
+            degraded=block.degraded,
+            disclosed=disclosed_to,
+            end_cause=ended_by,
+            tools=tuple(self._declared),
+            missing=tuple(self._missing(block)),
+            disclosure=result.disclosure if result is not None else None,
+            tool_seconds=tool_seconds,
+            model_seconds=self._model_seconds,
+            tokens=self._tokens,
+            cost=self._cost,
+            step_log=tuple(_lines(log)) if keep else (),
+        )
+
+    def _missing(self, block: Degradation) -> Iterable[dict[str, Any]]:
+        for item in block.items:
+            behind = self._rule(item.tool)[1].dependencies
+            lost = self._state.withdrawn[item.tool]
+            yield {
+                "tool": item.tool,
+                "dependency": lost.dependency or behind[0].name,
+                "cause": item.cause,
+                "scope": item.scope.value,
+                "step": item.step,
+                "replaced_by": item.replaced_by,
+                "refused": item.calls_refused,
+            }
+
+    def _own(self, name: str) -> bool:
+        """A tool of the run's own array; where no array was ever shown, every tool that was called."""
+        return name in self._declared or (not self._declared and name in self._rules)
+
+    def _loss(self, name: str, lost: RunDecision) -> notices.Loss:
+        snapshot, rule = self._rule(name)
+        instead = rule.policy.fallback_tool
+        if instead is not None:
+            own = instead in self._declared and not self._state.is_withdrawn(instead)
+            other = snapshot.config.tool(instead)
+            now = time.monotonic()
+            if not own or obstacle(other, snapshot, self._breakers, self.root_began_at, now) is not None:
+                instead = None
+        return notices.Loss(name, lost, rule.policy, instead)
+
+    def after_fork(self) -> None:
+        """In a forked child: no other thread holds our lock here."""
+        self._lock = threading.Lock()
+
+
+def name_of(tool: Any) -> str | None:
+    """The name in one entry of a tools array, of whatever shape; None where there is none."""
+    if isinstance(tool, Mapping):
+        inner = tool.get("function")
+        name = inner.get("name") if isinstance(inner, Mapping) else tool.get("name")
+    else:
+        try:
+            name = getattr(tool, "name", None)
+        except Exception:
+            name = None
+    return name if isinstance(name, str) and name else None
+
+
+def _invoke(fn: Callable[..., Any], args: Any) -> Any:
+    """Call with the arguments as models and loops give them."""
+    if isinstance(args, str) and args.lstrip()[:1] in ("{", ""):
+        args = _read_arguments(args)
+    if args is None:
+        return fn()
+    if isinstance(args, Mapping) and all(isinstance(name, str) for name in args):
+        return fn(**args)
+    return fn(args)
+
+
+def _read_arguments(text: str) -> Any:
+    """JSON text of an object; what is not is the model's mistake, and reads as a rejected argument."""
+    if not text.strip():
+        return None
+    try:
+        args = json.loads(text)
+    except RecursionError:
+        raise ValueError("the arguments are nested too deeply") from None
+    return args
+
+
+def _limited(fn: Callable[..., Any], args: Any, limit_s: float) -> Any:
+    """Run it in a thread of its own and give up after the limit; what it brings later is dropped."""
+    box: list[tuple[bool, Any]] = []
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            box.append((True, context.run(_invoke, fn, args)))
+        except BaseException as problem:
+            box.append((False, problem))
+
+    thread = threading.Thread(target=work, name="recloser-call", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not box:
+        raise CallTimeout(f"no answer within {limit_s:g} s")
+    worked, value = box[0]
+    if worked:
+        return value
+    raise value
+
+
+def _lines(log: Iterable[StepLine]) -> Iterable[dict[str, Any]]:
+    """The step log as the wire has it; calls are numbered within their step."""
+    step, call = object(), 0
+    for number, tool, args, result, outcome, attempts, milliseconds in log:
+        call = call + 1 if number == step else 0
+        step = number
+        yield {
+            "step": number or 0,
+            "call": call,
+            "tool": tool[:200],
+            "args": args,
+            "result": result,
+            "outcome": outcome.value,
+            "attempts": attempts,
+            "ms": round(milliseconds, 3),
+        }
+
+
+def _spend(estimate: int | Mapping[str, float] | Spend | None) -> Spend | None:
+    if estimate is None or isinstance(estimate, Spend):
+        return estimate
+    if isinstance(estimate, Mapping):
+        return Spend(int(_amount(estimate.get("tokens", 0))), _amount(estimate.get("cost", 0.0)))
+    return Spend(int(_amount(estimate)))
+
+
+def _amount(value: Any) -> float:
+    """A number that can be added up; anything else counts as nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0.0
+    return max(0, value)
+
+
+def _least(policy: Any, declared: Any) -> Any:
+    """A run may declare less than the policy allows, never more."""
+    return min((limit for limit in (policy, declared) if limit is not None), default=None)
+
+
+def _signal_name(decision: RunDecision) -> str:
+    return "operator" if decision.signal is None else decision.signal.value
