@@ -16,11 +16,24 @@ from controlplane.evidence.counters import KEEP_STREAK_S, Key, Reading
 from controlplane.evidence.live import Live, live
 
 
-def evidence(key: Key, policy: CircuitPolicy, now: datetime, *, begun_at: datetime | None, detail: bool) -> Evidence:
-    """What is known of a circuit's generation, which began at `begun_at`, in its window ending now."""
+def evidence(
+    key: Key,
+    policy: CircuitPolicy,
+    now: datetime,
+    *,
+    begun_at: datetime | None,
+    detail: bool = False,
+    bad_sample: bool = True,
+) -> Evidence:
+    """What is known of a circuit's generation, which began at `begun_at`, in its window ending now.
+
+    `detail`: every worker's part, although no rule may hold. `bad_sample`: the newest sample failed or was slow.
+    """
     present = live(key.environment_id, now)
-    counted = _counted(key, policy, now, present, begun_at, detail=detail)
-    return counted or recount.of_rows(key.dependency_id, key.generation, policy, now, present)
+    found = _counted(key, policy, now, present, begun_at, detail=detail)
+    if found is None:
+        found = recount.of_rows(key.dependency_id, key.generation, policy, now, present)
+    return dataclasses.replace(found, completed_by_bad_sample=bad_sample)
 
 
 def _counted(

@@ -1,0 +1,25 @@
+"""The shared circuits: considered, probed, swept, and held by hand. The core decides; here it is written down."""
+
+from controlplane.services.judging import Considered, consider, hear_wait, settle_due
+from controlplane.services.overrides import acknowledge, force_close, hold_closed, hold_open, probe_now, release
+from controlplane.services.rounds import claim_rounds, finish_round, next_due_at, shift_deadlines, sweep_due
+from controlplane.services.transitions import core_of
+
+__all__ = [
+    "Considered",
+    "acknowledge",
+    "claim_rounds",
+    "consider",
+    "core_of",
+    "finish_round",
+    "force_close",
+    "hear_wait",
+    "hold_closed",
+    "hold_open",
+    "next_due_at",
+    "probe_now",
+    "release",
+    "settle_due",
+    "shift_deadlines",
+    "sweep_due",
+]

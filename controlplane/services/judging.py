@@ -1,0 +1,204 @@
+"""From a window to a decision about a closed circuit: suspected, withdrawn, opened, or only noted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from recloser.core import circuit as core
+from recloser.core.circuit import Evidence, Judgement
+from recloser.core.policy import CircuitPolicy
+from recloser.core.types import Delivery, State
+
+from controlplane import clock
+from controlplane.delivery import publish
+from controlplane.evidence import recount, window
+from controlplane.evidence.counters import Key
+from controlplane.models import Circuit, Dependency
+from controlplane.selectors import policies
+from controlplane.services import transitions
+from controlplane.services.transitions import core_of
+
+LOOK_CLOSELY_S = 5.0
+"""A worker that fails alone is looked for at most this often, in each process and for each circuit."""
+
+FLUSH_SHARE = 0.4
+"""Agents are asked to flush within this part of the time that a suspicion settles in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """Where a circuit stands after its window was looked at."""
+
+    dependency_id: int
+    state: State
+    generation: int
+    opened: bool = False
+    suspected: bool = False
+    settles_at: datetime | None = None
+    """Consider again at this moment; None: nothing is settling."""
+    would_have_tripped: bool = False
+
+
+def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True) -> Considered:
+    """Judge a circuit by its window, and write what follows. Any number of processes may do so at once.
+
+    `bad_sample`: something failing or slow has just been counted; without, nothing new may open it.
+    """
+    row = find(dependency_id)
+    policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=dependency_id)
+    before = core_of(row)
+    if before.state is not State.CLOSED:
+        return _hear_waits(row, policy, now)
+    if _settling(before, policy, now):
+        return _considered(dependency_id, before, policy)
+    closely = _look_closely(row.pk)
+    evidence = _evidence(row, before, policy, now, bad_sample=bad_sample, closely=closely)
+    judgement = core.judge(before, evidence, policy, clock.seconds(now))
+    _note_findings(row, judgement, now, closely=closely)
+    if judgement.circuit == before:
+        return _considered(dependency_id, before, policy)
+    return _decide(row.pk, before.generation, evidence, policy, now)
+
+
+def settle_due(*, now: datetime, limit: int = 100) -> list[int]:
+    """Judge again the circuits whose suspicion has settled, for processes that died meanwhile; their dependencies."""
+    rows = Circuit.objects.filter(suspected_at__isnull=False, sweep_at__lte=now).order_by("sweep_at")
+    due = list(rows.values_list("dependency_id", flat=True)[:limit])
+    for dependency_id in due:
+        consider(dependency_id=dependency_id, now=now)
+    return due
+
+
+@transaction.atomic
+def hear_wait(*, dependency_id: int, until: datetime, now: datetime) -> bool:
+    """A server asked to wait until then: it may put an open circuit's deadline off. False if it changes nothing."""
+    row = Circuit.objects.select_for_update(no_key=True).get(dependency_id=dependency_id)
+    before = core_of(row)
+    after = _lengthened(before, until, now)
+    if after == before:
+        return False
+    policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=dependency_id)
+    transitions.save(row, after, policy=policy, now=now)
+    transitions.announce([row])
+    return True
+
+
+def find(dependency_id: int) -> Circuit:
+    """The dependency's circuit, made if this is the first that is heard of it."""
+    row = Circuit.objects.filter(dependency_id=dependency_id).first()
+    if row is not None:
+        return row
+    environment_id = Dependency.objects.values_list("environment_id", flat=True).get(pk=dependency_id)
+    return Circuit.objects.get_or_create(dependency_id=dependency_id, defaults={"environment_id": environment_id})[0]
+
+
+def _settling(circuit: core.Circuit, policy: CircuitPolicy, now: datetime) -> bool:
+    """Nothing can be decided yet, so the window need not be read."""
+    settles_at = _settles_at(circuit, policy)
+    return settles_at is not None and now < settles_at
+
+
+def _settles_at(circuit: core.Circuit, policy: CircuitPolicy) -> datetime | None:
+    if circuit.suspected_at is None:
+        return None
+    return clock.instant(circuit.suspected_at + policy.settle_s)
+
+
+def _considered(
+    dependency_id: int, circuit: core.Circuit, policy: CircuitPolicy, judgement: Judgement | None = None
+) -> Considered:
+    return Considered(
+        dependency_id=dependency_id,
+        state=circuit.state,
+        generation=circuit.generation,
+        opened=judgement is not None and judgement.opened,
+        suspected=circuit.suspected_at is not None,
+        settles_at=_settles_at(circuit, policy),
+        would_have_tripped=judgement is not None and judgement.would_have_tripped,
+    )
+
+
+def _evidence(
+    row: Circuit, circuit: core.Circuit, policy: CircuitPolicy, now: datetime, *, bad_sample: bool, closely: bool
+) -> Evidence:
+    key = Key(row.environment_id, row.dependency_id, circuit.generation)
+    begun_at = clock.instant(circuit.changed_at)
+    return window.evidence(key, policy, now, begun_at=begun_at, detail=closely, bad_sample=bad_sample)
+
+
+@transaction.atomic
+def _decide(circuit_id: int, generation: int, evidence: Evidence, policy: CircuitPolicy, now: datetime) -> Considered:
+    """Judge the locked row by evidence of its own generation; whoever comes second finds it moved on."""
+    row = Circuit.objects.select_for_update(no_key=True, of=("self",)).select_related("dependency").get(pk=circuit_id)
+    before = core_of(row)
+    if before.generation != generation:
+        return _considered(row.dependency_id, before, policy)
+    judgement = core.judge(before, evidence, policy, clock.seconds(now))
+    if judgement.circuit != before:
+        _write(row, before, judgement, evidence, policy, now)
+    return _considered(row.dependency_id, judgement.circuit, policy, judgement)
+
+
+def _write(
+    row: Circuit, before: core.Circuit, judgement: Judgement, evidence: Evidence, policy: CircuitPolicy, now: datetime
+) -> None:
+    breach = judgement.breach
+    told = transitions.told(breach, evidence, policy) if breach is not None and judgement.opened else None
+    transition = transitions.save(row, judgement.circuit, policy=policy, now=now, evidence=told)
+    if breach is not None and (judgement.opened or judgement.would_have_tripped):
+        transitions.record_trip(
+            row,
+            breach,
+            evidence,
+            policy=policy,
+            delivery=Delivery.ENFORCE if judgement.opened else Delivery.OBSERVE,
+            generation=before.generation,
+            outage=transition.outage if transition else None,
+            now=now,
+        )
+    if judgement.suspected and not judgement.opened:
+        within_ms = int(policy.settle_s * 1000 * FLUSH_SHARE)
+        publish.flush_asked(row.environment_id, [row.dependency.slug], within_ms)
+    if transition is not None:
+        transitions.announce([row])
+
+
+def _hear_waits(row: Circuit, policy: CircuitPolicy, now: datetime) -> Considered:
+    """Ordinary failures never move an open circuit; an explicit wait among them may put its deadline off."""
+    until = recount.longest_wait(row.dependency_id, now - timedelta(seconds=policy.window_s))
+    before = core_of(row)
+    if until is not None and _lengthened(before, until, now) != before:
+        hear_wait(dependency_id=row.dependency_id, until=until, now=now)
+    return _considered(row.dependency_id, before, policy)
+
+
+def _lengthened(circuit: core.Circuit, until: datetime, now: datetime) -> core.Circuit:
+    return core.lengthen(circuit, (until - now).total_seconds(), clock.seconds(now))
+
+
+_looked: dict[int, float] = {}
+
+
+def _look_closely(circuit_id: int) -> bool:
+    """True now and then: read every worker's part although no rule holds."""
+    at = time.monotonic()
+    if at - _looked.get(circuit_id, float("-inf")) < LOOK_CLOSELY_S:
+        return False
+    _looked[circuit_id] = at
+    return True
+
+
+def _note_findings(row: Circuit, judgement: Judgement, now: datetime, *, closely: bool) -> None:
+    """Keep on the row what the Board has to name: a worker that fails alone, a quorum out of reach."""
+    changes: dict[str, object] = {}
+    if judgement.quorum_out_of_reach != (row.quorum_short_at is not None):
+        changes["quorum_short_at"] = now if judgement.quorum_out_of_reach else None
+    if closely and judgement.worker_fault is not None:
+        changes |= {"fault_worker_id": int(judgement.worker_fault), "fault_seen_at": now}
+    elif closely and row.fault_seen_at is not None:
+        changes |= {"fault_worker_id": None, "fault_seen_at": None}
+    if changes:
+        Circuit.objects.filter(pk=row.pk).update(**changes)
