@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -12,9 +13,12 @@ from deploy.local.places import Places, data_folder, lasting, run_root, throwawa
 from deploy.local.postgres import Postgres
 from deploy.local.problem import Problem
 from deploy.local.valkey import Valkey
+from deploy.local.wait import until
 
 # How a test session's Postgres is handed to its child processes (pytest-xdist's, for one).
 INHERITED = "RECLOSER_TEST_SESSION"
+
+PATIENCE_S = 10.0
 
 Server = Postgres | Valkey
 
@@ -30,6 +34,7 @@ class Servers:
         postgres: Postgres | None = None,
         valkey: Valkey | None = None,
         lock: Lock | None = None,
+        sockets: Path | None = None,
         litter: Path | None = None,
     ) -> None:
         self.database_url = database_url
@@ -37,6 +42,7 @@ class Servers:
         self.postgres = postgres
         self.valkey = valkey
         self._lock = lock
+        self._sockets = sockets
         self._litter = litter
 
     def ours(self) -> list["Server"]:
@@ -47,6 +53,9 @@ class Servers:
         """End the servers that we started; others' servers are left alone. May be called twice."""
         for server in reversed(self.ours()):
             server.stop()
+        if self._sockets:
+            with suppress(OSError):  # not empty: somebody else's file is not ours to remove
+                self._sockets.rmdir()
         if self._litter:
             shutil.rmtree(self._litter, ignore_errors=True)
         if self._lock:
@@ -94,15 +103,19 @@ def _begin(places: Places, *, for_test: bool, stop_at_exit: bool) -> Servers:
     valkey = None if _given("REDIS_URL") else Valkey(places, throwaway=for_test)
     if not lock.take():
         return _shared(postgres, valkey, lock)
-    return _started(postgres, valkey, lock, stop_at_exit=stop_at_exit)
+    return _started(postgres, valkey, lock, sockets=places.run, stop_at_exit=stop_at_exit)
 
 
 def _shared(postgres: Postgres | None, valkey: Valkey | None, lock: Lock) -> Servers:
     """Addresses of servers that another process holds."""
     for server in (postgres, valkey):
-        if server and not server.answers():
+        # It may just be starting.
+        if server and not until(server.answers, PATIENCE_S):
             pid = (lock.holder() or (0, ""))[0]
-            raise Problem(f"process {pid} is starting or stopping the servers of {lock.path.parent}: try again")
+            raise Problem(
+                f"process {pid} holds the servers of {lock.path.parent} and {type(server).__name__} does not answer:"
+                f" end it with `kill {pid}` and try again"
+            )
     return Servers(database_url=_database_url(postgres), redis_url=_redis_url(valkey))
 
 
@@ -112,6 +125,7 @@ def _started(
     lock: Lock,
     *,
     stop_at_exit: bool,
+    sockets: Path | None = None,
     litter: Path | None = None,
 ) -> Servers:
     servers = Servers(
@@ -120,6 +134,7 @@ def _started(
         postgres=postgres,
         valkey=valkey,
         lock=lock,
+        sockets=sockets,
         litter=litter,
     )
     try:

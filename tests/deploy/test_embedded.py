@@ -13,6 +13,7 @@ import redis
 
 from deploy.local import embedded
 from deploy.local.account import open_to_others
+from deploy.local.lock import Lock
 from deploy.local.places import PROJECT
 from deploy.local.problem import Problem
 from deploy.local.wait import until
@@ -222,6 +223,18 @@ def test_a_server_that_cannot_start_says_its_own_reason(folder):
 
     with pytest.raises(Problem, match=r"^Postgres did not start: .*incompatible.*\(see .*postgres\.log\)$"):
         embedded.ensure("run", folder / "data")
+
+
+def test_servers_that_are_held_but_do_not_answer_name_their_holder(folder, monkeypatch):
+    embedded.ensure("run", folder / "data").stop()
+    monkeypatch.setattr(embedded, "PATIENCE_S", 0.1)
+    holder = Lock(folder / "data" / "servers.lock")
+    holder.take()
+
+    with pytest.raises(Problem, match=rf"Postgres does not answer: end it with `kill {os.getpid()}` and try again"):
+        embedded.ensure("run", folder / "data")
+
+    holder.release()
 
 
 @as_root
