@@ -29,9 +29,7 @@ def unseal(sealed: str) -> str:
     try:
         return _keys().decrypt(sealed.encode()).decode() if sealed else ""
     except InvalidToken:
-        raise Unreadable(
-            "no key in RECLOSER_FIELD_KEYS opens this secret: put the old key back, or enter it anew"
-        ) from None
+        raise Unreadable(_LOST) from None
 
 
 def seal_values(values: Mapping[str, str]) -> str:

@@ -43,6 +43,5 @@ def _read(network: str) -> egress.Network:
     try:
         return ipaddress.ip_network(network.strip())
     except ValueError:
-        raise Refused(
-            "bad_network", "this is not a network", "write it as 10.1.0.0/16, host bits zero", "network"
-        ) from None
+        mend = "write it as 10.1.0.0/16, host bits zero"
+        raise Refused("bad_network", "this is not a network", mend, "network") from None

@@ -199,7 +199,6 @@ def _asked(spec: HttpSpec, secrets: Mapping[str, str]) -> dict[str, object]:
     return {
         "method": spec.method,
         "address": shown(spec.url, secrets),
-        "headers": {name: masked(value, secrets) for name, value in spec.headers.items()}
-        | dict.fromkeys(secrets, MASK),
+        "headers": headers,
         "body_bytes": len(spec.body.encode()),
     }

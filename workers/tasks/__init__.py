@@ -1,1 +1,6 @@
-"""What Celery workers do, one file a kind of work."""
+"""What Celery workers do: one kind of work each."""
+
+from workers import beats
+from workers.tasks import alerts, probes
+
+__all__ = ["alerts", "beats", "probes"]

@@ -1,0 +1,195 @@
+"""What an alert says: all that the engineer who opens it at 03:12 needs before the first click."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from django.conf import settings
+from django.urls import NoReverseMatch, reverse
+from recloser.core.types import Cause, DegradedBehaviour
+
+from controlplane.delivery import resolve
+from controlplane.models import Circuit, Dependency, Outage, ProbeRound, Tool, Transition, Trip
+from controlplane.selectors import circuits
+
+OPENED, LOCKED_OUT, CLOSED = "opened", "locked_out", "closed"
+
+
+def compose(
+    *, event: str, circuit: Circuit, outage: Outage, transition: Transition | None, now: datetime
+) -> dict[str, Any]:
+    """The body of one event: the same for every channel, at every attempt."""
+    dependency = circuit.dependency
+    trip = Trip.objects.filter(outage=outage, scope="fleet").order_by("at").first()
+    body = _essence(event, circuit, outage, transition) | {
+        "trip": _trip(trip),
+        "hit": _hit(dependency, outage, now),
+        "tools": [_tool(tool) for tool in dependency.tools.order_by("name")],
+        "last_probe": _probe(circuits.latest_rounds([circuit.pk]).get(circuit.pk)),
+        "next_probe_at": _iso(circuit.due_at) if event != CLOSED else None,
+    }
+    return body | {"text": _text(body)}
+
+
+def compose_short(*, event: str, circuit: Circuit, outage: Outage, transition: Transition | None) -> dict[str, Any]:
+    """What can be said when the rest could not be found out: a short alert is better than none."""
+    body = _essence(event, circuit, outage, transition)
+    return body | {"text": f"{body['title']}\n\n{body['url']}"}
+
+
+def _essence(event: str, circuit: Circuit, outage: Outage, transition: Transition | None) -> dict[str, Any]:
+    dependency, incident = circuit.dependency, incident_of(outage)
+    return {
+        "format": 1,
+        "id": f"{incident}:{event}",
+        "event": event,
+        "incident": incident,
+        "title": _title(event, dependency),
+        "environment": dependency.environment.slug,
+        "dependency": dependency.slug,
+        "owner": dependency.owner,
+        "at": _iso(_moment(event, outage, transition)),
+        "since": _iso(outage.started_at),
+        "state": transition.to_state if transition else circuit.state,
+        "mode": transition.to_mode if transition else circuit.mode,
+        "cause": transition.cause if transition else outage.cause,
+        "actor": transition.actor if transition else "",
+        "reason": transition.reason if transition else "",
+        "url": link(dependency),
+    }
+
+
+def incident_of(outage: Outage) -> str:
+    """One key an outage: resolving it resolves only its own."""
+    return f"outage-{outage.pk}"
+
+
+def link(dependency: Dependency) -> str:
+    """The Circuit page, from outside."""
+    place = (dependency.environment.slug, dependency.slug)
+    try:
+        path = reverse("dashboard:circuit", args=place)
+    except NoReverseMatch:
+        path = "/circuits/{}/{}/".format(*(quote(part, safe="") for part in place))
+    return settings.PUBLIC_URL + path
+
+
+def _moment(event: str, outage: Outage, transition: Transition | None) -> datetime | None:
+    if transition is not None:
+        return transition.at
+    return outage.locked_out_at if event == LOCKED_OUT else outage.started_at
+
+
+def _trip(trip: Trip | None) -> dict[str, Any] | None:
+    """The signal with its evidence against the threshold, and whose claims it rests on."""
+    if trip is None:
+        return None
+    return {
+        "signal": trip.signal,
+        "evidence": trip.evidence,
+        "threshold": trip.threshold,
+        "shares": trip.shares,
+        "policy": trip.policy,
+        "tool": trip.tool.name if trip.tool else None,
+        "run": str(trip.run) if trip.run else None,
+    }
+
+
+def _hit(dependency: Dependency, outage: Outage, now: datetime) -> dict[str, Any]:
+    """Who calls this dependency, and which runs went without it so far."""
+    callers = circuits.callers([dependency.pk], now).get(dependency.pk, circuits.Callers())
+    runs = circuits.hits(dependency.environment, {dependency.slug: outage.started_at}, now).get(dependency.slug)
+    return {
+        "agents": sorted({*callers.agents, *(runs.agents if runs else ())}),
+        "workers": callers.workers,
+        "runs": runs.runs if runs else 0,
+    }
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    policy = resolve.of_tool(tool).policy
+    return {
+        "name": tool.name,
+        "side_effect": tool.side_effect,
+        "instead": str(policy.degraded_behaviour),
+        "fallback": policy.fallback_tool or None,
+    }
+
+
+def _probe(round_: ProbeRound | None) -> dict[str, Any] | None:
+    if round_ is None:
+        return None
+    return {
+        "at": _iso(round_.finished_at),
+        "verdict": round_.verdict,
+        "status": round_.answered.get("status"),
+        "cause": round_.answered.get("cause"),
+    }
+
+
+def _title(event: str, dependency: Dependency) -> str:
+    name = f"{dependency.slug} ({dependency.environment.slug})"
+    if event == LOCKED_OUT:
+        return f"Locked out: {name} is still down"
+    return f"Closed: {name} is back" if event == CLOSED else f"Opened: {name}"
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    """The same in lines for people."""
+    tools = ", ".join(f"{tool['name']} ({_instead(tool)})" for tool in body["tools"])
+    lines = [
+        body["title"],
+        "",
+        f"Cause: {_cause(body)}",
+        f"Since: {body['since']}",
+        f"State: {body['state']}, mode {body['mode']}",
+        f"Hit: {_who(body['hit'])}",
+        f"Tools and what agents do instead: {tools or 'none known'}",
+        f"Last probe: {_last_probe(body['last_probe'])}",
+        f"Next probe: {body['next_probe_at']}" if body["next_probe_at"] else "",
+        f"Owner: {body['owner']}" if body["owner"] else "",
+        "",
+        body["url"],
+    ]
+    return "\n".join(lines)
+
+
+def _who(hit: Mapping[str, Any]) -> str:
+    return f"{', '.join(hit['agents']) or 'no agent yet'}; {hit['workers']} workers, {hit['runs']} runs"
+
+
+def _instead(tool: Mapping[str, Any]) -> str:
+    if tool["instead"] == DegradedBehaviour.FALLBACK:
+        return f"fallback to {tool['fallback']}"
+    return str(tool["instead"]).replace("_", " ")
+
+
+def _cause(body: Mapping[str, Any]) -> str:
+    if body["cause"] == Cause.OPERATOR:
+        return f"{body['actor'] or 'an operator'}: {body['reason'] or 'no reason given'}"
+    trip = body["trip"]
+    if body["event"] == CLOSED or trip is None:
+        return str(body["cause"]).replace("_", " ")
+    signal, evidence, threshold = trip["signal"], trip["evidence"], trip["threshold"]
+    against = f"{_plain(signal)} {_plain(evidence.get(signal))} against a threshold of {_plain(threshold.get(signal))}"
+    return f"{against} ({_others(evidence, signal)}; policy: {_others(threshold, signal)})"
+
+
+def _others(values: Mapping[str, Any], signal: str) -> str:
+    told = sorted((name, value) for name, value in values.items() if name != signal and value is not None)
+    return ", ".join(f"{_plain(name)} {_plain(value)}" for name, value in told)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
+
+
+def _last_probe(probe: Mapping[str, Any] | None) -> str:
+    if probe is None:
+        return "none yet"
+    return f"{probe['verdict']} at {probe['at']} ({str(probe['cause'] or '').replace('_', ' ') or 'no answer'})"
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="seconds")

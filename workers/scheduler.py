@@ -1,0 +1,210 @@
+"""The leader loop: what is due is claimed and handed on at once. Any number may stand by; one leads.
+
+It never ends by itself: without a database it tries again, a job that fails is logged and does not stop the others,
+and while the broker refuses it does the work itself.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import structlog
+from django.db import Error as DatabaseError
+from django.db import InterfaceError, OperationalError, connection
+
+from controlplane import clock
+from controlplane.selectors import due
+from controlplane.services import alerts, circuits, partitions, probes, runs, system
+from workers import database
+from workers.beats import own_name
+from workers.handoff import Handoff
+from workers.leadership import Leadership
+from workers.steps import ClockSteps
+from workers.tasks.alerts import run_deliveries
+from workers.tasks.probes import run_rounds, run_tests
+
+LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
+STANDBY_S = 0.5
+BEAT_S = 2.0
+AT_ONCE = 200
+"""Of each kind of work, the most that one tick takes."""
+
+DATABASE_AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Chore:
+    """Housekeeping that is done now and then."""
+
+    name: str
+    every_s: float
+    work: Callable[[datetime], object]
+    next_at: float = 0.0
+
+
+@dataclass
+class Scheduler:
+    """One process of the kind; `run` returns after `stop`."""
+
+    leadership: Leadership = field(default_factory=Leadership)
+    handoff: Handoff = field(default_factory=Handoff)
+    steps: ClockSteps = field(default_factory=ClockSteps)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _failing: set[str] = field(default_factory=set)
+    _lag_s: float = 0.0
+    _next_beat_at: float = 0.0
+    _away: bool = False
+
+    def __post_init__(self) -> None:
+        self._chores = (
+            Chore("make partitions", 600.0, lambda now: partitions.make_ahead(now=now)),
+            Chore("drop partitions", 3600.0, lambda now: partitions.drop_old(now=now)),
+            Chore("abandon lost runs", 15.0, lambda now: runs.abandon_lost(now=now)),
+            Chore("prune", 3600.0, _prune),
+        )
+
+    def stop(self) -> None:
+        """End soon: the turn that is under way comes to its end."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Lead or stand by, until stopped."""
+        log.info("scheduler started", name=own_name())
+        while not self._stopping.is_set():
+            try:
+                self._turn()
+            except DATABASE_AWAY as error:
+                self._without_database(error)
+            except Exception:
+                log.exception("a turn failed")
+                self._stopping.wait(LONGEST_SLEEP_S)
+        self._end()
+
+    def _turn(self) -> None:
+        database.release()
+        self._look_at_the_clock()
+        if self._away:
+            log.info("the database answers again")
+        self._away = False
+        led = self.leadership.held
+        if not self.leadership.take():
+            self._beat()
+            self._stopping.wait(STANDBY_S)
+            return
+        if not led:
+            log.info("leading", name=own_name())
+        self.tick()
+        self._beat()
+        self.leadership.wait(self._sleep_s())
+
+    def tick(self) -> None:
+        """Do once what is due now."""
+        now = clock.now()
+        self.handoff.worker_lives = due.celery_worker_lives(now)
+        self._try("settle", lambda: circuits.settle_due(now=clock.now(), limit=AT_ONCE))
+        self._try("sweep", lambda: circuits.sweep_due(now=clock.now(), limit=AT_ONCE))
+        self._try("probes", self._probes)
+        self._try("announce", lambda: alerts.dispatch_due_transitions(now=clock.now(), limit=AT_ONCE))
+        self._try("deliver", self._deliveries)
+        self._try("try-outs", self._tests)
+        for chore in self._chores:
+            self._chore(chore)
+
+    def _probes(self) -> None:
+        self._lag_s = 0.0
+        if not self.handoff.room:
+            return
+        now = clock.now()
+        rounds = circuits.claim_rounds(now=now, limit=AT_ONCE)
+        if rounds:
+            self._lag_s = max((now - each.due_at).total_seconds() for each in rounds)
+            lease_s = max((each.lease_expires_at - now).total_seconds() for each in rounds)
+            self.handoff.give(run_rounds, [str(each.pk) for each in rounds], expires_s=lease_s)
+
+    def _deliveries(self) -> None:
+        if self.handoff.room:
+            claims = alerts.claim_deliveries(now=clock.now(), limit=AT_ONCE)
+            wanted = [(str(key), attempt) for key, attempt in claims]
+            self.handoff.give(run_deliveries, wanted, expires_s=alerts.LEASE.total_seconds())
+
+    def _tests(self) -> None:
+        if self.handoff.room:
+            ids = probes.claim_tests(now=clock.now(), limit=AT_ONCE)
+            self.handoff.give(run_tests, [str(each) for each in ids], expires_s=probes.TEST_LIMIT.total_seconds())
+
+    def _chore(self, chore: Chore) -> None:
+        if time.monotonic() >= chore.next_at:
+            chore.next_at = time.monotonic() + chore.every_s
+            self._try(chore.name, lambda: chore.work(clock.now()))
+
+    def _try(self, name: str, work: Callable[[], object]) -> None:
+        """A job that fails is told once, shown in the beat and tried again; only a lost database ends the turn."""
+        try:
+            work()
+        except DATABASE_AWAY:
+            raise
+        except Exception:
+            if name not in self._failing:
+                log.exception("a job failed", job=name)
+            self._failing.add(name)
+        else:
+            self._failing.discard(name)
+
+    def _look_at_the_clock(self) -> None:
+        """A step of the database clock shifts deadlines and leases, so that it neither frees nor freezes circuits."""
+        before = time.monotonic()
+        database = self.leadership.now()
+        step_s = self.steps.since_last_look(database.timestamp(), before, time.monotonic())
+        if step_s and self.leadership.held:
+            log.warning("the database clock has stepped", by_s=round(step_s, 3))
+            self._try("shift circuits", lambda: circuits.shift_deadlines(by_s=step_s))
+            self._try("shift alerts", lambda: alerts.shift_deadlines(by_s=step_s))
+
+    def _sleep_s(self) -> float:
+        wait = due.next_due_s(clock.now())
+        return LONGEST_SLEEP_S if wait is None else min(max(wait, SHORTEST_SLEEP_S), LONGEST_SLEEP_S)
+
+    def _beat(self) -> None:
+        if time.monotonic() < self._next_beat_at:
+            return
+        self._next_beat_at = time.monotonic() + BEAT_S
+        detail: dict[str, Any] = {
+            "leader": self.leadership.held,
+            "broker": self.handoff.broker,
+            "lag_s": round(self._lag_s, 3),
+            "failing": sorted(self._failing),
+            "pid": os.getpid(),
+        }
+        system.beat(kind="scheduler", name=own_name(), detail=detail)
+
+    def _without_database(self, error: Exception) -> None:
+        if not self._away:
+            log.warning("the database does not answer: trying again", error=type(error).__name__)
+        self._away = True
+        self._drop_connections()
+        self._stopping.wait(STANDBY_S)
+
+    def _end(self) -> None:
+        try:
+            system.end_beat(kind="scheduler", name=own_name())
+        except DatabaseError as error:
+            log.warning("the last beat was not taken back", error=type(error).__name__)
+        self._drop_connections()
+        log.info("scheduler stopped", name=own_name())
+
+    def _drop_connections(self) -> None:
+        self.leadership.close()
+        connection.close()
+
+
+def _prune(now: datetime) -> None:
+    system.prune_beats(now=now)
+    probes.prune_probes(now=now)
+    alerts.prune_deliveries(now=now)

@@ -1,0 +1,49 @@
+"""Sending alerts: webhooks side by side on one event loop, mails in threads."""
+
+from concurrent.futures import as_completed
+
+import structlog
+from celery import shared_task
+
+from controlplane import background, clock, egress
+from controlplane.models import AlertChannel
+from controlplane.services import alerts
+from controlplane.services.alerts import Message, Result
+from workers import database
+from workers.egress import GuardedBackend
+from workers.notifiers import email, webhook
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task(ignore_result=True)
+def run_deliveries(claims: list[tuple[str, int]]) -> None:
+    """Try these once each. A claim that is settled, or was claimed again since, is left out."""
+    messages = alerts.messages(claims)
+    networks = egress.allowed_networks() if messages else ()
+    waiting = {background.submit(_send(message, networks)): message for message in messages}
+    database.release()
+    for answer in as_completed(waiting):
+        _finish(waiting[answer], answer.result())
+        database.release()
+
+
+async def _send(message: Message, networks: tuple[egress.Network, ...]) -> Result:
+    if message.problem:
+        return Result(message.problem, final=True)
+    try:
+        if message.kind == AlertChannel.Kind.EMAIL:
+            return await background.in_thread(lambda: email.send(message))
+        return await webhook.send(message, GuardedBackend(networks))
+    except Exception as error:
+        log.exception("a notifier failed", delivery=str(message.id))
+        return Result(f"our own fault ({type(error).__name__}): the log of the Celery worker says more")
+
+
+def _finish(message: Message, result: Result) -> None:
+    try:
+        alerts.finish_delivery(delivery_id=message.id, attempt=message.attempt, result=result, now=clock.now())
+    except Exception:
+        log.exception("a delivery was not written down", delivery=str(message.id))
+        return
+    log.info("alerted", delivery=str(message.id), attempt=message.attempt, error=result.error or None)
