@@ -9,3 +9,7 @@ class ControlPlaneConfig(AppConfig):
     name = "controlplane"
     verbose_name = "Recloser"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from controlplane import checks  # noqa: F401

@@ -2,6 +2,10 @@
 
 from django.urls import include, path
 
+from controlplane import health
+
 urlpatterns = [
+    path("healthz", health.healthz),
+    path("readyz", health.readyz),
     path("", include("dashboard.urls")),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +42,12 @@ class Circuits:
     entries: Mapping[str, Mapping[str, Any]]
     etag: str
     read_at: datetime
+    read_tick: float
+    """The process's monotonic clock when it was read."""
+
+    def now_s(self) -> float:
+        """Database time, reckoned on from when this was read."""
+        return self.read_at.timestamp() + time.monotonic() - self.read_tick
 
     def wire(self, now_s: float) -> dict[str, Any]:
         """The whole document; `now_s` is database time as it is sent, since its reader counts from it."""
@@ -95,7 +102,7 @@ def circuits(environment_id: int) -> Circuits:
     deliveries = resolve.deliveries(environment_id, [dependency_id for dependency_id, _, _ in rows])
     entries = {slug: {**entry, "delivery": deliveries[dependency_id]} for dependency_id, slug, entry in rows}
     etag = _etag(epoch, version, _encode(entries))
-    return Circuits(environment_id, epoch, version, config_version, entries, etag, read_at)
+    return Circuits(environment_id, epoch, version, config_version, entries, etag, read_at, time.monotonic())
 
 
 def config(environment_id: int, agent_id: int) -> Document:

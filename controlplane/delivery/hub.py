@@ -126,7 +126,7 @@ class Hub:
         """The document as it stands, and from then on every change of it in the listener's queue."""
         channel = self._channels.setdefault(listener.environment_id, _Channel())
         document = channel.document or await self._read(listener.environment_id)
-        document = channel.document or document
+        channel.document = document = channel.document or document
         channel.listeners.add(listener)
         self.streams += 1
         try:
@@ -277,10 +277,10 @@ def _news(older: Circuits, newer: Circuits) -> list[bytes]:
 
 
 def _look(key_ids: Iterable[int]) -> Look:
+    asked = set(key_ids)
+    valid = AgentKey.objects.filter(pk__in=asked, revoked_at__isnull=True).values_list("pk", flat=True)
     return Look(
         versions=versions.all_known(),
-        revoked=frozenset(
-            AgentKey.objects.filter(pk__in=list(key_ids), revoked_at__isnull=False).values_list("pk", flat=True)
-        ),
+        revoked=frozenset(asked.difference(valid)),
         environments=dict(Environment.objects.values_list("id", "slug")),
     )

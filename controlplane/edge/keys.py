@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from controlplane.edge.database import Pool
 from controlplane.edge.http import Headers, Problem
+from controlplane.services import access
 from controlplane.services.ingest import Caller
 
 KEEP_S = 1.0
 """So a revocation takes effect within about a second."""
 KEPT = 20_000
-
-_FIND = """
-SELECT k.id, k.digest, k.agent_id, a.slug AS agent, k.environment_id, e.slug AS environment
-FROM controlplane_agentkey k
-JOIN controlplane_agent a ON a.id = k.agent_id
-JOIN controlplane_environment e ON e.id = k.environment_id
-WHERE k.prefix = %s AND k.revoked_at IS NULL
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +50,13 @@ class Keys:
             self._known.popitem(last=False)
         return caller
 
-    async def _look_up(self, token: bytes) -> Caller | None:
-        try:
-            mark, prefix, secret = token.decode("ascii").split("_", 2)
-        except ValueError:
-            return None
-        if mark != "rcl" or "\0" in prefix:
+    async def _look_up(self, text: bytes) -> Caller | None:
+        token = access.read_token(text.decode("latin-1"))
+        if token is None:
             return None
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(_FIND, [prefix])
-            row = await cursor.fetchone()
-        digest = hashlib.sha256(secret.encode()).hexdigest()
-        if row is None or not hmac.compare_digest(digest, row["digest"]):
+            row = await (await connection.execute(access.LOOKUP, [token.prefix])).fetchone()
+        if row is None or not access.matches(token, row["digest"]):
             return None
         return Caller(row["id"], row["agent_id"], row["agent"], row["environment_id"], row["environment"])
 

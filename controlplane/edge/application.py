@@ -1,0 +1,219 @@
+"""The hot routes as one ASGI application: it finds the caller and the route, and answers every failure in one shape."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+from types import FrameType
+from typing import Any
+
+import psycopg
+import structlog
+from django.db import Error as DjangoDatabaseError
+
+from controlplane import redis_clients
+from controlplane.delivery.hub import Hub
+from controlplane.edge import database, live, stream
+from controlplane.edge.batch import Batches
+from controlplane.edge.considering import Considering
+from controlplane.edge.documents import Documents
+from controlplane.edge.http import Disconnected, Problem, Receive, Scope, Send, headers_of, refuse, unavailable
+from controlplane.edge.keys import Keys
+from controlplane.services import system
+from controlplane.services.ingest import Intake
+from controlplane.threads import Threads
+
+BEAT_S = 5.0
+ROUTES = {
+    ("POST", "batch"): "_batch",
+    ("GET", "config"): "_config",
+    ("GET", "circuits"): "_circuits",
+    ("GET", "stream"): "_stream",
+}
+PREFIX = "/agent/v1/"
+LIVE = "/live"
+
+log = structlog.get_logger(__name__)
+
+
+def is_ours(path: str) -> bool:
+    """Whether the edge answers it."""
+    return path.startswith(PREFIX) or path == LIVE
+
+
+class Edge:
+    """Everything that one event loop needs for the hot routes, made when it starts."""
+
+    def __init__(self) -> None:
+        self._pool = database.pool()
+        self._redis = redis_clients.nonblocking()
+        self._threads = Threads(4, "edge")
+        self._considering = Considering()
+        self._documents = Documents(self._pool, self._threads)
+        self._keys = Keys(self._pool)
+        self._batches = Batches(Intake(self._pool, self._threads), self._redis, self._considering)
+        self._beating: asyncio.Task[None] | None = None
+        self.hub = Hub(self._threads)
+
+    async def start(self) -> None:
+        """Open the pool (it need not reach Postgres yet), begin to poll, to hear and to beat."""
+        await self._pool.open()
+        self.hub.start()
+        self._beating = asyncio.create_task(self._beat())
+
+    async def close(self) -> None:
+        """End all streams, let what runs end, close every connection."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        await self.hub.close()
+        await self._considering.close()
+        await self._end_beat()
+        self._threads.close()
+        await self._redis.aclose()
+        await self._pool.close(timeout=1.0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; a failure before the first byte of an answer becomes one."""
+        sending = _Sending(send)
+        try:
+            await self._route(scope, receive, sending)
+        except Disconnected:
+            return
+        except Problem as problem:
+            await sending.refuse(problem)
+        except (*database.AWAY, DjangoDatabaseError) as error:
+            log.warning("postgres_away", error=type(error).__name__)
+            await sending.refuse(unavailable())
+        except psycopg.Error as error:
+            log.error("statement_failed", error=type(error).__name__)
+            await sending.refuse(unavailable())
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == LIVE:
+            _only("GET", scope)
+            await live.serve(self.hub, self._threads, scope, receive, send)
+            return
+        name = scope["path"].removeprefix(PREFIX)
+        route = ROUTES.get((scope["method"], name))
+        if route is None:
+            raise _no_route(scope["method"], name)
+        await getattr(self, route)(scope, receive, send)
+
+    async def _batch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        caller = await self._keys.caller(headers)
+        taken = await self._batches.serve(caller, headers, receive, send)
+        if taken.rows and not taken.repeat:
+            self.hub.stir(caller.environment_id)
+
+    async def _config(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        await self._documents.config(await self._keys.caller(headers), headers, send)
+
+    async def _circuits(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        await self._documents.circuits(await self._keys.caller(headers), headers, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await stream.serve(self.hub, await self._keys.caller(headers_of(scope)), receive, send)
+
+    async def _beat(self) -> None:
+        while True:
+            with contextlib.suppress(DjangoDatabaseError):
+                await self._threads.run(system.beat, kind="edge", name=_name(), detail={"streams": self.hub.streams})
+            await asyncio.sleep(BEAT_S)
+
+    async def _end_beat(self) -> None:
+        with contextlib.suppress(DjangoDatabaseError, TimeoutError):
+            await asyncio.wait_for(self._threads.run(system.end_beat, kind="edge", name=_name()), 1.0)
+
+
+class _Sending:
+    """Remembers whether an answer has begun: then there is no other to give."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begun = False
+
+    async def __call__(self, message: Any) -> None:
+        self._begun = True
+        await self._send(message)
+
+    async def refuse(self, problem: Problem) -> None:
+        if not self._begun:
+            await refuse(self._send, problem)
+
+
+def _only(method: str, scope: Scope) -> None:
+    if scope["method"] != method:
+        raise _no_route(scope["method"], scope["path"])
+
+
+def _no_route(method: str, name: str) -> Problem:
+    routes = ", ".join(f"{method} {route}" for method, route in ROUTES)
+    return Problem(404, "not_found", f"there is no route {method} {name[:60]}", f"use one of {routes}")
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Application:
+    """The edge of one process: begun with it, or with its first request where the server has no life cycle."""
+
+    def __init__(self) -> None:
+        self._edge: Edge | None = None
+        self._starting = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or follow the server's life cycle."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        await (await self._started())(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        edge = await self._started()
+        _on_termination(edge.hub.farewell)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await edge.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _started(self) -> Edge:
+        async with self._starting:
+            if self._edge is None:
+                edge = Edge()
+                await edge.start()
+                self._edge = edge
+        return self._edge
+
+
+def _on_termination(farewell: Any) -> None:
+    """Streams must end before the server waits for them, so they hear of the signal first."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        _before(number, lambda: loop.call_soon_threadsafe(farewell))
+
+
+def _before(number: int, act: Any) -> None:
+    theirs = signal.getsignal(number)
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        act()
+        if callable(theirs):
+            theirs(signum, frame)
+
+    if callable(theirs):
+        signal.signal(number, handle)
+
+
+application = Application()

@@ -1,0 +1,121 @@
+"""POST batch: decode, take, count, answer; and see to it that what it speaks against is considered."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import msgspec
+import redis.asyncio
+import structlog
+
+from controlplane.edge.considering import Considering
+from controlplane.edge.http import Headers, Problem, Receive, Send, answer, body_of
+from controlplane.edge.load import Load
+from controlplane.evidence import counters
+from controlplane.services.ingest import Batch, Caller, Capped, Foreign, Intake, Taken
+
+_decode = msgspec.json.Decoder(Batch).decode
+_WHERE = re.compile(r" - at `(key in )?\$\.?(.*)`\Z")
+_NAMED = re.compile(r"(?:missing required|unknown) field `(.*)`\Z")
+
+log = structlog.get_logger(__name__)
+
+
+class Batches:
+    """The batch route of one process."""
+
+    def __init__(self, intake: Intake, client: redis.asyncio.Redis, considering: Considering) -> None:
+        self._intake = intake
+        self._redis = client
+        self._considering = considering
+        self._load = Load()
+
+    async def serve(self, caller: Caller, headers: Headers, receive: Receive, send: Send) -> Taken:
+        """Take one batch and answer; what is acknowledged is committed, whatever fails after it."""
+        started = time.monotonic()
+        batch = decoded(await body_of(receive, headers))
+        _check_belongs(caller, batch)
+        taken = await self._take(caller, batch)
+        await self._follow(taken)
+        self._load.took(time.monotonic() - started)
+        await answer(send, 200, msgspec.json.encode(self._answer(taken)))
+        return taken
+
+    async def _take(self, caller: Caller, batch: Batch) -> Taken:
+        try:
+            return await self._intake.take(caller, batch)
+        except Foreign:
+            mend = "start a new session with an id of its own"
+            raise Problem(409, "foreign_session", "the session is another key's or instance's", mend) from None
+        except Capped as cap:
+            mend = "send the batch again after Retry-After"
+            raise Problem(429, "capped", str(cap), mend, retry_after_s=cap.retry_after_s) from None
+
+    async def _follow(self, taken: Taken) -> None:
+        if taken.repeat:
+            counters.owe(taken.rows)
+            return
+        try:
+            await counters.count(self._redis, taken.rows)
+        except Exception as error:
+            log.warning("not_counted", error=type(error).__name__)
+        for dependency_id in taken.consider:
+            self._considering.ask(dependency_id)
+        for wait in taken.waits:
+            self._considering.lengthen(wait)
+
+    def _answer(self, taken: Taken) -> dict[str, Any]:
+        return {
+            "ack": taken.ack,
+            "repeat": taken.repeat,
+            "flush_s": self._load.flush_s,
+            "now": taken.now,
+            "config": [taken.epoch, taken.config],
+            "circuits_version": [taken.epoch, taken.circuits_version],
+            "circuits": taken.circuits,
+            "flush_now": [slug for slug, entry in taken.circuits.items() if entry["suspected"]],
+            "notes": [{"code": code, "message": message} for code, message in taken.notes.items()],
+        }
+
+
+def decoded(body: bytes) -> Batch:
+    """The typed batch; Problem says which field does not fit, and what would."""
+    try:
+        body.decode()
+        return _decode(body)
+    except UnicodeDecodeError:
+        raise Problem(400, "bad_encoding", "the body is not UTF-8", "send JSON in UTF-8") from None
+    except msgspec.ValidationError as error:
+        raise _bad_field(str(error)) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise Problem(400, "bad_json", "the body is not JSON", "send one JSON object; NaN is none") from None
+
+
+def _bad_field(text: str) -> Problem:
+    where = _WHERE.search(text)
+    message = text[: where.start()] if where else text
+    path = where.group(2) if where else ""
+    if named := _NAMED.search(message):
+        path = f"{path}.{named.group(1)}".lstrip(".")
+    message = re.sub(r" matching regex .*", " without control characters", message)
+    return Problem(422, "bad_field", message, _mend(message), field=path or None)
+
+
+def _mend(message: str) -> str:
+    if "array` of length <=" in message:
+        return "send fewer entries in one batch"
+    if "missing required" in message:
+        return "add the field"
+    if "unknown field" in message:
+        return "leave the field out; outcomes are those of the protocol"
+    return "send what is expected there, or leave the named entry out and send the rest with the same number"
+
+
+def _check_belongs(caller: Caller, batch: Batch) -> None:
+    if batch.environment != caller.environment:
+        mend = f"use a key of {batch.environment}, or send to {caller.environment}"
+        raise Problem(403, "wrong_environment", "the key belongs to another environment", mend, field="environment")
+    if batch.agent is not msgspec.UNSET and batch.agent != caller.agent:
+        raise Problem(403, "wrong_agent", "the key belongs to another agent", "use that agent's own key", field="agent")

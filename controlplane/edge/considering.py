@@ -1,0 +1,97 @@
+"""Circuits that a batch spoke against, judged beside the event loop: each by one thread at a time, none twice over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from controlplane import clock
+from controlplane.services import circuits
+from controlplane.services.ingest.intake import Wait
+from controlplane.threads import Threads
+
+AT_ONCE = 4
+JUST_AFTER_S = 0.01
+
+log = structlog.get_logger(__name__)
+
+
+class Considering:
+    """What this process has still to judge. What it forgets by dying, the scheduler judges."""
+
+    def __init__(self) -> None:
+        self._threads = Threads(AT_ONCE, "consider")
+        self._again: dict[int, bool] = {}
+        self._settling: dict[int, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def ask(self, dependency_id: int) -> None:
+        """Judge the circuit soon; what is asked while it is being judged leads to one more judgement."""
+        if dependency_id in self._again:
+            self._again[dependency_id] = True
+            return
+        self._again[dependency_id] = False
+        self._start(self._work(dependency_id))
+
+    def lengthen(self, wait: Wait) -> None:
+        """Let a server's explicit wait put an open circuit's deadline off."""
+        self._start(self._guarded(_lengthen, wait))
+
+    async def close(self) -> None:
+        """Let what runs end, within a second."""
+        for timer in self._settling.values():
+            timer.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        self._threads.close()
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, dependency_id: int) -> None:
+        try:
+            considered = await self._guarded(_consider, dependency_id)
+        finally:
+            again = self._again.pop(dependency_id)
+        if considered is not None:
+            self._settle(dependency_id, considered)
+        if again:
+            self.ask(dependency_id)
+
+    def _settle(self, dependency_id: int, considered: _Judged) -> None:
+        if (pending := self._settling.pop(dependency_id, None)) is not None:
+            pending.cancel()
+        if considered.settles_in_s is not None:
+            later = asyncio.get_running_loop().call_later
+            self._settling[dependency_id] = later(considered.settles_in_s, self.ask, dependency_id)
+
+    async def _guarded(self, work: Any, argument: Any) -> Any:
+        started = time.monotonic()
+        try:
+            return await self._threads.run(work, argument)
+        except Exception as error:
+            log.warning("not_considered", error=type(error).__name__, seconds=round(time.monotonic() - started, 3))
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    settles_in_s: float | None
+
+
+def _consider(dependency_id: int) -> _Judged:
+    now = clock.now()
+    settles_at = circuits.consider(dependency_id=dependency_id, now=now).settles_at
+    return _Judged(None if settles_at is None else max(0.0, (settles_at - now).total_seconds()) + JUST_AFTER_S)
+
+
+def _lengthen(wait: Wait) -> None:
+    until = datetime.fromtimestamp(wait.until, UTC)
+    circuits.hear_wait(dependency_id=wait.dependency_id, until=until, now=clock.now())

@@ -1,0 +1,94 @@
+"""GET config and circuits: one look at the version, and the document that this process has packed for it."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass, field
+
+import msgspec
+
+from controlplane.delivery import documents
+from controlplane.delivery.documents import Circuits, Document
+from controlplane.edge.database import Pool
+from controlplane.edge.http import Headers, Send, answer
+from controlplane.services.ingest import Caller
+from controlplane.threads import Threads
+
+_VERSION = """
+SELECT epoch, config, circuits, extract(epoch FROM clock_timestamp())::float8 AS now
+FROM controlplane_documentversion WHERE environment_id = %s
+"""
+SMALL = 1024
+
+
+@dataclass(slots=True)
+class Documents:
+    """What this process has read and packed, by environment and agent."""
+
+    pool: Pool
+    threads: Threads
+    _configs: dict[tuple[int, int], tuple[tuple[str, int], Document]] = field(default_factory=dict)
+    _circuits: dict[int, Circuits] = field(default_factory=dict)
+
+    async def config(self, caller: Caller, headers: Headers, send: Send) -> None:
+        """The caller's config, or 304."""
+        document = await self._config(caller)
+        if _still_holds(headers, document.etag):
+            await answer(send, 304, headers={b"etag": document.etag.encode()})
+        elif _takes_gzip(headers):
+            await _send_packed(send, document.gzipped, document.etag)
+        else:
+            await _send_plain(send, document.body, document.etag)
+
+    async def circuits(self, caller: Caller, headers: Headers, send: Send) -> None:
+        """All circuits of the caller's environment, as of now, or 304."""
+        document, now_s = await self._current(caller.environment_id)
+        if _still_holds(headers, document.etag):
+            await answer(send, 304, headers={b"etag": document.etag.encode()})
+            return
+        body = msgspec.json.encode(document.wire(now_s))
+        if _takes_gzip(headers) and len(body) > SMALL:
+            await _send_packed(send, gzip.compress(body, 3), document.etag)
+        else:
+            await _send_plain(send, body, document.etag)
+
+    async def _config(self, caller: Caller) -> Document:
+        epoch, config, _, _ = await self._version(caller.environment_id)
+        kept = self._configs.get((caller.environment_id, caller.agent_id))
+        if kept is None or kept[0] != (epoch, config):
+            document = await self.threads.run(documents.config, caller.environment_id, caller.agent_id)
+            kept = self._configs[caller.environment_id, caller.agent_id] = ((epoch, config), document)
+        return kept[1]
+
+    async def _current(self, environment_id: int) -> tuple[Circuits, float]:
+        epoch, config, circuits, now_s = await self._version(environment_id)
+        kept = self._circuits.get(environment_id)
+        if kept is None or (kept.epoch, kept.config, kept.version) != (epoch, config, circuits):
+            kept = self._circuits[environment_id] = await self.threads.run(documents.circuits, environment_id)
+            now_s = kept.read_at.timestamp()
+        return kept, now_s
+
+    async def _version(self, environment_id: int) -> tuple[str, int, int, float]:
+        async with self.pool.connection() as connection:
+            cursor = await connection.execute(_VERSION, [environment_id])
+            row = await cursor.fetchone()
+        return (row["epoch"], row["config"], row["circuits"], row["now"]) if row else ("", 0, 0, 0.0)
+
+
+def _still_holds(headers: Headers, etag: str) -> bool:
+    asked = headers.get(b"if-none-match", b"").decode("latin-1")
+    return etag in [each.strip().removeprefix("W/") for each in asked.split(",")]
+
+
+def _takes_gzip(headers: Headers) -> bool:
+    offers = [each.strip().replace(b" ", b"") for each in headers.get(b"accept-encoding", b"").lower().split(b",")]
+    return any(each.split(b";")[0] == b"gzip" and not each.endswith(b";q=0") for each in offers)
+
+
+async def _send_packed(send: Send, body: bytes, etag: str) -> None:
+    named = {b"etag": etag.encode(), b"content-encoding": b"gzip", b"vary": b"accept-encoding, authorization"}
+    await answer(send, 200, body, named)
+
+
+async def _send_plain(send: Send, body: bytes, etag: str) -> None:
+    await answer(send, 200, body, {b"etag": etag.encode(), b"vary": b"accept-encoding, authorization"})

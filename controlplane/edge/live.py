@@ -1,0 +1,116 @@
+"""GET /live: tells a signed-in person's pages that something changed; what changed, they ask for themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from urllib.parse import parse_qs, urlsplit
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+from django.http.cookie import parse_cookie
+from django.http.request import split_domain_port, validate_host
+
+from controlplane.delivery.hub import BYE, Hub, Watcher, event
+from controlplane.edge import streaming
+from controlplane.edge.http import Headers, Problem, Receive, Scope, Send, headers_of, unavailable
+from controlplane.models import Environment
+from controlplane.permissions import VIEW
+from controlplane.threads import Threads
+
+BETWEEN_S = 0.25
+"""So at most four signals a second."""
+CHECK_S = 30.0
+"""A session that has ended ends its streams within so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    cookie: str
+    slug: str | None
+
+
+async def serve(hub: Hub, threads: Threads, scope: Scope, receive: Receive, send: Send) -> None:
+    """One page's signals."""
+    headers = headers_of(scope)
+    _check_source(headers, scope)
+    asked = _asked(headers, scope)
+    environment_id = await threads.run(_admit, asked)
+    if hub.leaving:
+        raise unavailable(retry_after_s=5)
+    watcher = Watcher(environment_id)
+    with hub.watching(watcher):
+        await streaming.Life().run(_signal(hub, threads, watcher, asked, send), receive, send)
+
+
+def _check_source(headers: Headers, scope: Scope) -> None:
+    """No page of another site opens this with a person's cookie, and no other host name is answered."""
+    host = headers.get(b"host", b"").decode("latin-1")
+    domain, _ = split_domain_port(host)
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
+        raise Problem(400, "bad_host", "this host name is not served", "use the address of the dashboard")
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    elsewhere = bool(origin) and urlsplit(origin).netloc != host
+    if elsewhere or headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        raise Problem(403, "wrong_origin", "another site asked", "open the dashboard itself")
+
+
+def _asked(headers: Headers, scope: Scope) -> _Asked:
+    cookies = parse_cookie(headers.get(b"cookie", b"").decode("latin-1"))
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    return _Asked(cookies.get(settings.SESSION_COOKIE_NAME, ""), query.get("environment", [None])[0])
+
+
+def _admit(asked: _Asked) -> int | None:
+    """The environment to watch, None for all; Problem for everyone who may not."""
+    if not _may_view(asked.cookie):
+        raise Problem(401, "signed_out", "the session has ended", "sign in again")
+    if asked.slug is None:
+        return None
+    found = Environment.objects.filter(slug=asked.slug).values_list("id", flat=True).first()
+    if found is None:
+        raise Problem(404, "not_found", "there is no such environment", "leave it out, or name one that exists")
+    return found
+
+
+def _may_view(cookie: str) -> bool:
+    if not cookie:
+        return False
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(cookie)
+    return get_user(request).has_perm(VIEW)
+
+
+async def _signal(hub: Hub, threads: Threads, watcher: Watcher, asked: _Asked, send: Send) -> None:
+    await streaming.begin(send)
+    await _write_version(hub, watcher, send)
+    checked, heard = time.monotonic(), time.monotonic()
+    while not watcher.leaving:
+        if await _changed(watcher):
+            await _write_version(hub, watcher, send)
+            heard = time.monotonic()
+            await asyncio.sleep(BETWEEN_S)
+        elif time.monotonic() - heard >= streaming.HEARTBEAT_S:
+            await streaming.write(send, streaming.HEARTBEAT)
+            heard = time.monotonic()
+        if time.monotonic() - checked >= CHECK_S:
+            if not await threads.run(_may_view, asked.cookie):
+                return
+            checked = time.monotonic()
+    await streaming.write(send, BYE)
+
+
+async def _changed(watcher: Watcher) -> bool:
+    try:
+        await asyncio.wait_for(watcher.changed.wait(), streaming.HEARTBEAT_S)
+    except TimeoutError:
+        return False
+    watcher.changed.clear()
+    return not watcher.leaving
+
+
+async def _write_version(hub: Hub, watcher: Watcher, send: Send) -> None:
+    await streaming.write(send, event("changed", {"version": hub.version(watcher.environment_id)}))

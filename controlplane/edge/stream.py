@@ -1,0 +1,41 @@
+"""GET stream: the circuits at connect, then every change as it happens, until either side goes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controlplane.delivery.documents import Circuits
+from controlplane.delivery.hub import BYE, Hub, Listener, event
+from controlplane.edge import streaming
+from controlplane.edge.http import Receive, Send, unavailable
+from controlplane.services.ingest import Caller
+
+MOST_STREAMS = 8_000
+"""In one process; below the usual hard limit of open files."""
+
+
+async def serve(hub: Hub, caller: Caller, receive: Receive, send: Send) -> None:
+    """One agent's stream."""
+    if hub.leaving or hub.streams >= MOST_STREAMS:
+        raise unavailable(retry_after_s=5)
+    life = streaming.Life()
+    listener = Listener(caller.environment_id, caller.key_id, life.end)
+    async with hub.listening(listener) as document:
+        await life.run(_tell(listener, document, send), receive, send)
+
+
+async def _tell(listener: Listener, document: Circuits, send: Send) -> None:
+    await streaming.begin(send)
+    await streaming.write(send, event("circuits", document.wire(document.now_s())))
+    await streaming.write(send, event("config", {"epoch": document.epoch, "version": document.config}))
+    told = b""
+    while told is not BYE:
+        told = await _next(listener)
+        await streaming.write(send, told)
+
+
+async def _next(listener: Listener) -> bytes:
+    try:
+        return await asyncio.wait_for(listener.events.get(), streaming.HEARTBEAT_S)
+    except TimeoutError:
+        return streaming.HEARTBEAT

@@ -1,0 +1,269 @@
+"""POST batch: what is taken, what is answered, what follows."""
+
+import gzip
+import json
+import uuid
+
+import pytest
+
+from controlplane import clock
+from controlplane.models import (
+    AgentKey,
+    Circuit,
+    Dependency,
+    Observation,
+    Run,
+    Session,
+    StepLog,
+    Tool,
+    Trip,
+    Worker,
+)
+from controlplane.services import access
+from controlplane.services.ingest import caps
+from tests.edge import harness
+from tests.edge.harness import failing, observation
+
+
+def test_a_batch_is_stored_and_acknowledged(agent, prod):
+    answer = agent.send(
+        observation(counts={"ok": 3, "timeout": 1}, span_s=1.9, attempts=8, latency_ms={"sum": 31.5, "hist": [0, 2]}),
+        trips=[harness.trip()],
+        runs=[harness.run(step_log=[{"step": 4, "tool": "web_search", "outcome": "timeout", "ms": 31000.0}])],
+    )
+
+    assert answer["ack"] == 1
+    assert answer["repeat"] is False
+    assert answer["flush_s"] >= 2.0
+    assert answer["notes"] == []
+    row = Observation.objects.get()
+    assert (row.ok, row.timeout, row.attempts, row.counted) == (3, 1, 8, True)
+    assert row.latency_hist == [0, 2, *[0] * 14]
+    assert (row.received_at - row.at).total_seconds() == pytest.approx(0.1, abs=0.001)
+    assert Trip.objects.get().evidence == {"consecutive_failures": 5}
+    assert Run.objects.get().missing[0]["tool"] == "web_search"
+    assert StepLog.objects.get().lines[0]["ms"] == 31000.0
+    session = Session.objects.get()
+    assert (session.last_seq, session.worker.instance, session.feed) == (1, "pod-1", "live")
+
+
+def test_the_answer_names_the_circuit_of_every_dependency_named(agent):
+    answer = agent.send(observation())
+
+    assert answer["circuits"]["search-api"] == {
+        "state": "closed",
+        "mode": "auto",
+        "generation": 0,
+        "mode_expires_at": None,
+        "delivery": "enforce",
+        "cause": None,
+        "opened_at": None,
+        "due_at": None,
+        "suspected": False,
+        "operation": None,
+    }
+    assert answer["config"][0] == answer["circuits_version"][0]
+
+
+def test_a_repeated_batch_is_acknowledged_and_changes_nothing(agent):
+    batch = agent.batch(observations=[observation()], trips=[harness.trip()], runs=[harness.run()])
+    first = agent.post(batch).json()
+
+    again = agent.post(batch).json()
+
+    assert (first["repeat"], again["repeat"]) == (False, True)
+    assert again["ack"] == 1
+    assert again["circuits"] == first["circuits"]
+    assert (Observation.objects.count(), Trip.objects.count(), Run.objects.count()) == (1, 1, 1)
+
+
+def test_an_older_number_is_acknowledged_with_the_highest_and_not_taken(agent):
+    older, newer = agent.batch(observations=[observation()]), agent.batch(observations=[observation()])
+    agent.post(newer)
+
+    answer = agent.post(older).json()
+
+    assert (answer["ack"], answer["repeat"]) == (2, True)
+    assert list(Observation.objects.values_list("seq", flat=True)) == [2]
+
+
+def test_events_that_were_stored_before_a_lost_answer_are_stored_once(agent):
+    """C06: 503 twice, the second one after the server had stored them, then 200: each of the 37 exactly once."""
+    batch = agent.batch(trips=[harness.trip() for _ in range(37)])
+    agent.post(batch)
+
+    answer = agent.post(batch)
+
+    assert answer.json()["ack"] == 1
+    assert Trip.objects.count() == 37
+
+
+def test_a_gzipped_batch_is_unpacked(agent):
+    body = gzip.compress(json.dumps(agent.batch(observations=[observation()])).encode())
+
+    assert agent.post_raw(body, **{"content-encoding": "gzip"}).status_code == 200
+    assert Observation.objects.count() == 1
+
+
+def test_a_session_of_another_key_is_refused(agent, issue):
+    agent.send(observation())
+    other = harness.Agent(agent.server, issue()[1])
+    other.session = agent.session
+
+    answer = other.post(other.batch(observations=[observation()]))
+
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "foreign_session"
+    assert Observation.objects.count() == 1
+
+
+def test_a_session_of_another_instance_is_refused_and_leaves_no_worker(agent, edge, key):
+    agent.send(observation())
+    other = harness.Agent(edge, key.token, instance="pod-2")
+    other.session = agent.session
+
+    assert other.post(other.batch(observations=[observation()])).status_code == 409
+    assert list(Worker.objects.values_list("instance", flat=True)) == ["pod-1"]
+
+
+def test_unknown_names_are_discovered_with_class_unknown(agent, key):
+    agent.send(observation(tool="new_tool", dependency="new-api"))
+
+    tool, dependency = Tool.objects.get(name="new_tool"), Dependency.objects.get(slug="new-api")
+    assert (tool.side_effect, tool.class_confirmed, tool.discovered_by_id) == ("unknown", False, key.pk)
+    assert list(tool.dependencies.all()) == [dependency]
+    assert Circuit.objects.get(dependency=dependency).state == "closed"
+    assert Observation.objects.get().counted
+
+
+def test_a_discovery_raises_the_config_version_once(agent):
+    before = agent.send()["config"][1]
+    after = agent.send(observation(), observation(tool="other"))["config"][1]
+
+    assert after == before + 1
+    assert agent.send(observation(), observation(tool="other"))["config"][1] == after
+
+
+def test_a_tool_that_an_operator_made_is_not_put_behind_another_dependency(agent, prod):
+    behind = Dependency.objects.create(environment=prod, slug="search-api", created_at=clock.now())
+    tool = Tool.objects.create(environment=prod, name="web_search", created_at=clock.now())
+    tool.dependencies.add(behind)
+
+    agent.send(observation(dependency="evil-api"))
+
+    assert list(tool.dependencies.all()) == [behind]
+
+
+def test_beyond_the_cap_names_are_recorded_not_counted_and_said_so(agent, monkeypatch):
+    monkeypatch.setattr(caps, "DISCOVERED_DEPENDENCIES", 1)
+
+    answer = agent.send(observation(), observation(tool="b", dependency="b-api"))
+
+    assert [note["code"] for note in answer["notes"]] == ["discovery_capped"]
+    assert list(Dependency.objects.values_list("slug", flat=True)) == ["b-api"]
+    left = Observation.objects.get(counted=False)
+    assert left.samples[0] == {"tool": "web_search", "dependency": "search-api"}
+    version = agent.send(observation())["config"]
+    assert agent.send(observation())["config"] == version
+
+
+def test_a_tool_that_the_model_invented_is_not_discovered(agent):
+    agent.send(observation(tool="imaginary", dependency="imaginary", counts={"unknown_tool": 2}))
+
+    assert not Tool.objects.exists()
+    assert Observation.objects.get().unknown_tool == 2
+
+
+def test_too_many_new_workers_of_a_key_have_to_wait(agent, edge, key, monkeypatch):
+    monkeypatch.setattr(caps, "NEW_WORKERS_A_MINUTE", 1)
+    agent.send(observation())
+    late = harness.Agent(edge, key.token, instance="pod-2")
+
+    answer = late.post(late.batch(observations=[observation()]))
+
+    assert answer.status_code == 429
+    assert answer.json()["error"]["code"] == "capped"
+    assert 0 < int(answer.headers["retry-after"]) <= 60
+    assert agent.send(observation())["ack"] == 2
+
+
+def test_more_calls_than_a_key_may_claim_are_not_counted(agent, monkeypatch):
+    monkeypatch.setattr(caps, "CALLS_A_SECOND", 1)
+
+    answer = agent.send(observation(counts={"ok": 10}), observation(counts={"ok": 1000}))
+
+    assert [note["code"] for note in answer["notes"]] == ["counts_capped"]
+    assert list(Observation.objects.order_by("id").values_list("ok", "counted")) == [(10, True), (1000, False)]
+
+
+def test_an_explicit_wait_of_more_than_an_hour_is_an_hour(agent):
+    agent.send(failing(retry_after_s=1e8))
+
+    assert Observation.objects.get().retry_after_s == 3600
+
+
+@pytest.mark.parametrize("which", ["key", "worker"])
+def test_quarantine_records_without_counting_until_it_is_lifted(agent, key, which):
+    agent.send(observation())
+    quarantine = {"key": access.quarantine_key, "worker": access.quarantine_worker}[which]
+    target = {"key": key, "worker": Worker.objects.get()}[which]
+    quarantine(**{which: target}, actor="otto", reason="a broken canary", now=clock.now())
+
+    assert [note["code"] for note in agent.send(observation())["notes"]] == [f"{which}_quarantined"]
+    access.lift_quarantine(target=target, actor="otto", reason="mended", now=clock.now())
+    assert agent.send(observation())["notes"] == []
+
+    assert list(Observation.objects.order_by("id").values_list("counted", flat=True)) == [True, False, True]
+
+
+def test_what_is_older_than_the_window_is_stored_and_not_counted(agent):
+    agent.send(observation(age_s=59.0), observation(age_s=61.0))
+
+    assert list(Observation.objects.order_by("id").values_list("counted", flat=True)) == [True, False]
+
+
+def test_what_belongs_to_another_generation_is_stored_and_not_counted(agent):
+    agent.send(observation())
+    Circuit.objects.update(generation=4)
+
+    answer = agent.send(observation(generation=3), observation(generation=4))
+
+    assert answer["circuits"]["search-api"]["generation"] == 4
+    assert list(Observation.objects.order_by("id").values_list("counted", flat=True)) == [True, False, True]
+
+
+def test_of_a_run_s_reports_the_highest_revision_wins(agent):
+    run_id = str(uuid.uuid4())
+    agent.send(runs=[harness.run(id=run_id, revision=2, steps=12), harness.run(id=run_id, revision=1, steps=5)])
+    agent.send(runs=[harness.run(id=run_id, revision=1, steps=7)])
+    assert Run.objects.get().steps == 12
+
+    agent.send(runs=[harness.run(id=run_id, revision=3, status="finished", steps=15, ended_age_s=0.0)])
+
+    row = Run.objects.get()
+    assert (row.steps, row.status, row.ended_at is not None) == (15, "finished", True)
+
+
+def test_a_run_of_another_agent_is_not_overwritten(agent, edge, prod):
+    mine = harness.run(revision=1)
+    agent.send(runs=[mine])
+    other_agent = prod.agents.create(slug="support", name="Support", created_at=clock.now())
+    _, token = access.issue_key(environment=prod, agent=other_agent, label="", actor="ann", now=clock.now())
+    harness.Agent(edge, token).send(runs=[{**mine, "revision": 9, "steps": 1}])
+
+    assert Run.objects.get().steps == 9
+
+
+def test_the_key_s_last_use_is_noted(agent, key):
+    agent.send(observation())
+
+    assert AgentKey.objects.get(pk=key.pk).last_used_at is not None
+
+
+def test_a_process_that_remembers_rows_that_are_gone_looks_again(agent):
+    agent.send(observation())
+    Session.objects.all().delete()
+    Worker.objects.all().delete()
+
+    assert agent.send(observation())["repeat"] is False
+    assert Worker.objects.count() == 1
