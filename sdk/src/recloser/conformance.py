@@ -172,7 +172,7 @@ class _Case:
         """The latest answer at that very time that fits what the expectation names."""
         for raw, answer in reversed(self.answers):
             if raw["t"] == wanted["t"] and raw.get("op") == op and _concerns(raw, wanted):
-                return answer
+                return bool(answer)
         return None
 
     def events(self, raw: Mapping[str, Any]) -> list[Event]:
@@ -333,6 +333,7 @@ def circuit_policy(given: Mapping[str, Any], where: str) -> CircuitPolicy:
         "slow_call_rate": None,
         "slow_call_rate_delivery": "enforce",
         "settle_s": 0,
+        "thin_sample_streak": None,
         "backoff": 1,
         "jitter": 0,
         "lockout_after_s": None,

@@ -11,6 +11,9 @@ from recloser.core.schema import CircuitPolicy
 from recloser.core.states import LONGEST_WAIT_S, Circuit, expire_override, move
 from recloser.core.types import Cause, Delivery, Mode, Signal, State
 
+THIN = 1.3
+"""A sample is thin with less than this many times the failures that `min_calls` at the threshold would hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -136,9 +139,16 @@ def _failure_rate(evidence: Evidence, policy: CircuitPolicy) -> Breach | None:
         return None
     if evidence.failures == 0 or evidence.judged < policy.min_calls or evidence.failures < limit * evidence.judged:
         return None
+    if _is_thin(evidence, policy, limit) and evidence.streak < (policy.thin_sample_streak or 0):
+        return None
     rate = evidence.failures / evidence.judged
     witnesses = _witnesses(evidence, _fails_at(limit))
     return _breach(Signal.FAILURE_RATE, rate, limit, evidence, witnesses, policy, policy.failure_rate_delivery)
+
+
+def _is_thin(evidence: Evidence, policy: CircuitPolicy, limit: float) -> bool:
+    """Hardly more failures than the smallest sample asks for: chance brings those about daily (ADR 0002)."""
+    return evidence.failures < THIN * limit * policy.min_calls
 
 
 def _consecutive_failures(evidence: Evidence, policy: CircuitPolicy) -> Breach | None:

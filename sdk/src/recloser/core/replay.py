@@ -258,7 +258,10 @@ class Fleet:
             operation=call.tool,
             retry_after_s=call.retry_after_s,
         )
-        return self._judged(track, now, bad=slow or call.outcome in FAILURES)
+        bad = slow or call.outcome in FAILURES
+        if not bad and track.circuit.would_be is None:
+            return []  # only a bad sample may open, and a suspicion has its own time
+        return self._judged(track, now, bad=bad)
 
     def _is_slow(self, track: _Track, call: Call) -> bool:
         if call.slow is not None:

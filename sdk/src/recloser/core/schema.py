@@ -136,6 +136,12 @@ class CircuitPolicy:
     failure_rate: float | None = _rate(
         0.5, "Open at this share of failed calls in the window.", nullable=True, looser=Looser.UP
     )
+    thin_sample_streak: int | None = _count(
+        3,
+        "A failure rate that barely has enough evidence opens only after this many failures in a row.",
+        nullable=True,
+        looser=Looser.UP,
+    )
     failure_rate_delivery: Delivery = _delivery(Delivery.ENFORCE, "How the failure rate is delivered.")
     min_calls: int = _count(20, "Judge a rate only with at least this many calls in the window.", looser=Looser.UP)
     consecutive_failures: int | None = _count(

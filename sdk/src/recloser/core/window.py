@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from recloser.core.evidence import Evidence, WorkerEvidence
@@ -53,12 +53,12 @@ class Counts:
             self.ok += 1
         self.slow += slow
 
-    def merge(self, other: Counts) -> None:
-        """Add another bucket's calls."""
-        self.ok += other.ok
-        self.empty += other.empty
-        self.failures += other.failures
-        self.slow += other.slow
+    def merge(self, other: Counts, sign: int = 1) -> None:
+        """Add another count, or take it away again."""
+        self.ok += sign * other.ok
+        self.empty += sign * other.empty
+        self.failures += sign * other.failures
+        self.slow += sign * other.slow
 
     @property
     def calls(self) -> int:
@@ -92,12 +92,14 @@ class _Streak:
 class Window:
     """The sliding window of one scope, in memory: the worker's own breaker, conformance and replay."""
 
-    __slots__ = ("_buckets", "_operations", "_retry_until", "_streak", "window_s")
+    __slots__ = ("_buckets", "_by_worker", "_operations", "_retry_until", "_streak", "_total", "window_s")
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
         self._buckets: dict[int, dict[str, Counts]] = {}
         self._operations: dict[int, set[str | None]] = {}
+        self._by_worker: dict[str, Counts] = {}
+        self._total = Counts()
         self._streak = _Streak()
         self._retry_until: float | None = None
 
@@ -117,7 +119,8 @@ class Window:
         if not failed and outcome not in SUCCESSES:
             return
         number = bucket_of(at, self.window_s)
-        self._bucket(number).setdefault(worker, Counts()).add(outcome, slow)
+        for counts in (self._cell(number, worker), self._of_worker(worker), self._total):
+            counts.add(outcome, slow)
         if failed:
             self._streak.failed(worker, step)
             self._operations.setdefault(number, set()).add(operation)
@@ -135,7 +138,7 @@ class Window:
     ) -> Evidence:
         """The snapshot at this moment."""
         self._drop_old(now)
-        by_worker, total = self._sums(now)
+        total = self._total
         return Evidence(
             ok=total.ok,
             empty=total.empty,
@@ -143,7 +146,7 @@ class Window:
             slow=total.slow,
             calls=total.calls,
             streak=self._streak.length,
-            workers=tuple(self._of(worker, counts) for worker, counts in by_worker.items()),
+            workers=tuple(self._workers()),
             live_workers=live_workers,
             live_sessions=live_sessions,
             completed_by_bad_sample=completed_by_bad_sample,
@@ -155,6 +158,8 @@ class Window:
         """Start clean, as every transition does."""
         self._buckets.clear()
         self._operations.clear()
+        self._by_worker.clear()
+        self._total = Counts()
         self._streak.ended()
         self._retry_until = None
 
@@ -182,32 +187,42 @@ class Window:
         """Failures since the last success."""
         return self._streak.length
 
-    def _bucket(self, number: int) -> dict[str, Counts]:
+    def _cell(self, number: int, worker: str) -> Counts:
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}
             if len(self._buckets) > 2 * BUCKETS:
                 self._drop_before(number - BUCKETS + 1)
-        return bucket
+        if worker not in bucket:
+            bucket[worker] = Counts()
+        return bucket[worker]
+
+    def _of_worker(self, worker: str) -> Counts:
+        if worker not in self._by_worker:
+            self._by_worker[worker] = Counts()
+        return self._by_worker[worker]
 
     def _drop_old(self, now: float) -> None:
         self._drop_before(live_buckets(now, self.window_s).start)
 
     def _drop_before(self, oldest: int) -> None:
         for number in [number for number in self._buckets if number < oldest]:
-            del self._buckets[number]
             self._operations.pop(number, None)
+            for worker, counts in self._buckets.pop(number).items():
+                self._forget(worker, counts)
 
-    def _sums(self, now: float) -> tuple[dict[str, Counts], Counts]:
-        by_worker: dict[str, Counts] = {}
-        total = Counts()
-        newest = bucket_of(now, self.window_s)
-        for number, bucket in self._buckets.items():
-            if number <= newest:
-                for worker, counts in bucket.items():
-                    by_worker.setdefault(worker, Counts()).merge(counts)
-                    total.merge(counts)
-        return by_worker, total
+    def _forget(self, worker: str, counts: Counts) -> None:
+        self._total.merge(counts, -1)
+        rest = self._by_worker[worker]
+        rest.merge(counts, -1)
+        if not rest.calls:
+            del self._by_worker[worker]
+
+    def _workers(self) -> Iterator[WorkerEvidence]:
+        yield from (self._of(worker, counts) for worker, counts in self._by_worker.items())
+        # A streak does not age: who failed in it stays a witness after the calls have left the window.
+        for worker in self._streak.workers.difference(self._by_worker):
+            yield WorkerEvidence(worker, last_failed=True)
 
     def _of(self, worker: str, counts: Counts) -> WorkerEvidence:
         return WorkerEvidence(
