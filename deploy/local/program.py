@@ -24,13 +24,12 @@ def preparation() -> tuple[Program, ...]:
 
 def standing(address: Address) -> tuple[Program, ...]:
     """The processes that make a control plane, in the order in which they stop."""
-    python = (sys.executable, "-m")
     return (
         Program("scheduler", (sys.executable, "manage.py", "run_scheduler")),
         Program(
             "web",
             (
-                *(*python, "uvicorn", "controlplane.asgi:application"),
+                *(sys.executable, "-m", "uvicorn", "controlplane.asgi:application"),
                 *("--host", address.host, "--port", str(address.port)),
                 # Open streams would keep it from ever ending.
                 *("--timeout-graceful-shutdown", "3"),
@@ -41,7 +40,9 @@ def standing(address: Address) -> tuple[Program, ...]:
         Program(
             "worker",
             (
-                *(*python, "celery", "-A", "controlplane", "worker", "--pool", "threads", "--concurrency", "16"),
+                # Celery's eight lines on running as root are said by us in one.
+                *(sys.executable, "-W", "ignore:You're running the worker", "-m", "celery", "--quiet"),
+                *("-A", "controlplane", "worker", "--pool", "threads", "--concurrency", "16"),
                 *("--loglevel", "info", "--without-gossip", "--without-mingle"),
             ),
         ),

@@ -47,6 +47,8 @@ def _supervise(address: Address, data: Path, procfile: Path | None) -> None:
     for name in roster.end_leftovers():
         log.say(f"ended what an earlier start left behind: {name}")
     address.check_free()
+    if os.geteuid() == 0:
+        log.say("running as root: well enough for a trial, use an ordinary user for anything else")
     _raise_limits()
     watch = Watch(address, log)
     supervisor = Supervisor(log=log, roster=roster, folder=PROJECT)
