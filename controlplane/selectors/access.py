@@ -1,0 +1,88 @@
+"""Who reports from an environment, and whom it tells: for the Settings page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, F, Max, Q, QuerySet
+
+from controlplane.models import Agent, AgentKey, AlertChannel, AllowedNetwork, DocumentVersion, Environment, Session, Worker
+from controlplane.selectors.board import LIVE_WITHIN
+
+SHOWN_WITHIN = timedelta(days=1)
+SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker with what its live sessions say."""
+
+    worker: Worker
+    sessions: int
+    feed: str
+    stale: bool
+    config: int | None
+    old_config: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Everything the Settings page lists."""
+
+    agents: list[Agent]
+    keys: list[AgentKey]
+    workers: list[WorkerRow]
+    channels: QuerySet[AlertChannel]
+    networks: list[AllowedNetwork]
+
+
+def access(environment: Environment, now: datetime) -> Access:
+    """Agents, keys, workers, channels and networks."""
+    return Access(
+        agents=list(Agent.objects.filter(environment=environment)),
+        keys=list(AgentKey.objects.filter(environment=environment).select_related("agent")[:SHOWN]),
+        workers=_workers(environment, now),
+        channels=_channels(environment),
+        networks=list(AllowedNetwork.objects.order_by("network")),
+    )
+
+
+def _workers(environment: Environment, now: datetime) -> list[WorkerRow]:
+    known = Q(last_seen_at__gte=now - SHOWN_WITHIN) | Q(quarantined_at__isnull=False)
+    rows = Worker.objects.filter(known, environment=environment).select_related("agent")
+    workers = list(rows.order_by("-last_seen_at", "instance")[:SHOWN])
+    live = Session.objects.filter(worker__in=workers, last_seen_at__gte=now - LIVE_WITHIN).order_by("last_seen_at")
+    latest = {row.worker_id: row for row in live}
+    counts = dict(live.order_by().values_list("worker_id").annotate(Count("pk")))
+    current = DocumentVersion.objects.filter(environment=environment).first()
+    return [_worker(one, latest.get(one.pk), counts.get(one.pk, 0), current) for one in workers]
+
+
+def _worker(worker: Worker, session: Session | None, sessions: int, current: DocumentVersion | None) -> WorkerRow:
+    if session is None:
+        return WorkerRow(worker, 0, "", stale=False, config=None, old_config=False)
+    return WorkerRow(
+        worker=worker,
+        sessions=sessions,
+        feed=session.feed,
+        stale=bool(session.stale_s),
+        config=session.config_version,
+        old_config=current is not None and runs_old_config(session, current),
+    )
+
+
+def runs_old_config(session: Session, current: DocumentVersion) -> bool:
+    """Whether it reports another config than the one in force."""
+    if session.config_version is None:
+        return False
+    return session.config_epoch != current.epoch or session.config_version < current.config
+
+
+def _channels(environment: Environment) -> QuerySet[AlertChannel]:
+    rows = AlertChannel.objects.filter(environment=environment).order_by("name", "pk")
+    return rows.annotate(
+        dead=Count("deliveries", filter=Q(deliveries__status="dead")),
+        pending=Count("deliveries", filter=Q(deliveries__status="pending")),
+        last_sent_at=Max(F("deliveries__sent_at")),
+    )

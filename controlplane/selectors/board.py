@@ -1,0 +1,361 @@
+"""The Board: what needs a human first, then the fleet, all of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Max, Q
+
+from controlplane.delivery import resolve
+from controlplane.models import (
+    Agent,
+    AgentKey,
+    DocumentVersion,
+    Environment,
+    ProbeRound,
+    ProcessBeat,
+    Run,
+    Session,
+    Tool,
+    Transition,
+    Trip,
+    Worker,
+)
+from controlplane.selectors import circuits
+from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
+from recloser.core.policy import CircuitPolicy, RunPolicy
+from recloser.core.types import Scope
+
+LIVE_WITHIN = timedelta(seconds=60)
+"""A session that was heard this recently is alive."""
+
+BEAT_WITHIN = timedelta(seconds=30)
+"""A process of ours that has not beaten for this long is taken for gone."""
+
+FAULTS_WITHIN = timedelta(minutes=15)
+SHARE_WITHIN = timedelta(hours=1)
+PULSE = timedelta(seconds=60)
+RECENT = 8
+
+URGENCY = ("locked_out", "open", "half_open", "suspected", "worker_fault", "forced")
+"""In this order a human is needed; an acknowledged outage comes after those that nobody has taken."""
+
+OUT_OF_SERVICE = ("locked_out", "open", "half_open")
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """What agents do without one tool; `decided` is False until a product owner has said so."""
+
+    tool: Tool
+    policy: RunPolicy
+
+    @property
+    def decided(self) -> bool:
+        """Whether anyone has decided it."""
+        return self.policy.degraded_behaviour != "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One circuit that wants a human, with everything to decide by."""
+
+    standing: Standing
+    policy: CircuitPolicy
+    trip: Trip | None
+    hit: Hit
+    callers: Callers
+    calls: Calls
+    instead: list[Instead]
+    last_round: ProbeRound | None
+    has_probe: bool
+
+    @property
+    def kind(self) -> str:
+        """How it stands, in one word."""
+        return self.standing.kind
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFault:
+    """A worker that fails alone while others succeed: the fleet's circuit stays closed."""
+
+    worker: Worker
+    seen_at: datetime
+    trip: Trip | None
+    """Of its own breaker, where that opened."""
+    standing: Standing
+    calls: Calls
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One circuit of the fleet."""
+
+    standing: Standing
+    calls: Calls
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Runs that started within the last hour."""
+
+    runs: int
+    degraded: int
+    undisclosed: int
+
+    @property
+    def degraded_share(self) -> float | None:
+        """Part of them that lacked a tool; None without runs."""
+        return self.degraded / self.runs if self.runs else None
+
+    @property
+    def undisclosed_share(self) -> float | None:
+        """Part of them that lacked one and did not say so."""
+        return self.undisclosed / self.runs if self.runs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Whether what we decide reaches the agents, and whether our own processes are there."""
+
+    sessions: int
+    polling: int
+    stale: int
+    old_config: int
+    scheduler_at: datetime | None
+    celery_workers: int
+    degraded_evidence: bool
+    now: datetime
+
+    @property
+    def live(self) -> int:
+        """Agent processes on the stream."""
+        return self.sessions - self.polling
+
+    @property
+    def scheduler_alive(self) -> bool:
+        """Whether probes are dispatched."""
+        return self.scheduler_at is not None and self.now - self.scheduler_at <= BEAT_WITHIN
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The whole page."""
+
+    environment: Environment
+    now: datetime
+    version: int
+    needs: list[Need]
+    faults: list[WorkerFault]
+    fleet: list[Cell]
+    trips: list[Trip]
+    share: Share
+    delivery: Delivery
+    quarantined_keys: list[AgentKey]
+    quarantined_workers: list[Worker]
+    discovered: list[Tool]
+    short_of_quorum: list[Standing]
+    """Fewer workers live than their quorum asks for: each worker's own breaker is the protection."""
+    quiet_since: datetime
+    has_agents: bool
+
+    @property
+    def waiting_for_agent(self) -> bool:
+        """Nobody has called yet: the page leads to the first agent."""
+        return not self.has_agents and not self.fleet
+
+    @property
+    def urgent(self) -> list[Need]:
+        """Those that keep agents from working and that nobody has taken."""
+        return [one for one in self.needs if one.kind in OUT_OF_SERVICE and not one.standing.acknowledged]
+
+    @property
+    def watching(self) -> int:
+        """How much there is to see, urgent or not."""
+        return len(self.needs) + len(self.faults)
+
+
+def board(environment: Environment, *, evidence_store_up: bool) -> Board:
+    """Everything the Board shows of one environment, at one moment."""
+    with circuits.snapshot() as now:
+        published = resolve.published(environment.pk)
+        standings = _standings(environment, published, now)
+        calls = circuits.recent_calls([one.dependency.pk for one in standings], now - PULSE)
+        return Board(
+            environment=environment,
+            now=now,
+            version=_version(environment),
+            needs=_needs(environment, [one for one in standings if one.kind != "closed"], published, calls, now),
+            faults=_faults(environment, standings, calls, now),
+            fleet=[Cell(one, calls.get(one.dependency.pk, Calls())) for one in standings],
+            trips=recent_trips(environment),
+            share=_share(environment, now),
+            delivery=_delivery(environment, now, evidence_store_up),
+            quarantined_keys=list(_quarantined(AgentKey.objects, environment).select_related("agent")),
+            quarantined_workers=list(_quarantined(Worker.objects, environment).select_related("agent")),
+            discovered=_discovered(environment),
+            short_of_quorum=[one for one in standings if one.row.quorum_short_at is not None],
+            quiet_since=_quiet_since(environment),
+            has_agents=Session.objects.filter(worker__environment=environment).exists(),
+        )
+
+
+def _version(environment: Environment) -> int:
+    found = DocumentVersion.objects.filter(environment=environment).values_list("circuits", flat=True).first()
+    return found or 0
+
+
+def _standings(environment: Environment, published: resolve.Published, now: datetime) -> list[Standing]:
+    return [
+        circuits.standing(row, policy_of(row.dependency.pk, row.dependency.tools.all(), published).delivery, now)
+        for row in circuits.of_environment(environment)
+    ]
+
+
+def policy_of(dependency_id: int, tools: Iterable[Tool], published: resolve.Published) -> CircuitPolicy:
+    """A dependency's circuit policy in force."""
+    return published.circuit(dependency_id, resolve.character_of(tools)).policy
+
+
+def instead(tools: Iterable[Tool], published: resolve.Published) -> list[Instead]:
+    """What a run does without each tool."""
+    return [Instead(tool, published.run(tool.pk, resolve.character_of([tool])).policy) for tool in tools]
+
+
+def _needs(
+    environment: Environment,
+    standings: list[Standing],
+    published: resolve.Published,
+    calls: Mapping[int, Calls],
+    now: datetime,
+) -> list[Need]:
+    ids = [one.dependency.pk for one in standings]
+    since = {one.dependency.slug: one.since or now for one in standings}
+    trips, callers, probed = circuits.latest_trips(ids), circuits.callers(ids, now), circuits.probed(ids)
+    rounds = circuits.latest_rounds([one.row.pk for one in standings])
+    hits = circuits.hits(environment, since, now)
+    needs = [
+        Need(
+            standing=one,
+            policy=policy_of(one.dependency.pk, one.tools, published),
+            trip=trips.get(one.dependency.pk) if one.kind != "suspected" else None,
+            hit=hits.get(one.dependency.slug, Hit()),
+            callers=callers.get(one.dependency.pk, Callers()),
+            calls=calls.get(one.dependency.pk, Calls()),
+            instead=instead(one.tools, published),
+            last_round=rounds.get(one.row.pk),
+            has_probe=one.dependency.pk in probed,
+        )
+        for one in standings
+    ]
+    return sorted(needs, key=_urgency)
+
+
+def _urgency(need: Need) -> tuple[bool, int, float]:
+    since = need.standing.since
+    return (need.standing.acknowledged, URGENCY.index(need.kind), since.timestamp() if since else 0.0)
+
+
+def _faults(
+    environment: Environment, standings: list[Standing], calls: Mapping[int, Calls], now: datetime
+) -> list[WorkerFault]:
+    """Workers that fail alone in front of a dependency that is closed for everybody else."""
+    closed = {one.dependency.pk: one for one in standings if one.kind == "closed"}
+    found = _own_breakers(environment, closed, now)
+    for one in closed.values():
+        seen_at, worker = one.row.fault_seen_at, one.row.fault_worker
+        if worker is not None and seen_at is not None and seen_at >= now - FAULTS_WITHIN:
+            trip = found.get((one.dependency.pk, worker.pk), (None, None, None))[2]
+            found[one.dependency.pk, worker.pk] = (worker, seen_at, trip)
+    faults = [
+        WorkerFault(worker, at, trip, closed[dependency], calls.get(dependency, Calls()))
+        for (dependency, _), (worker, at, trip) in found.items()
+        if worker is not None and at is not None
+    ]
+    return sorted(faults, key=lambda fault: fault.seen_at, reverse=True)
+
+
+_Found = dict[tuple[int, int], tuple[Worker | None, datetime | None, Trip | None]]
+
+
+def _own_breakers(environment: Environment, closed: Mapping[int, Standing], now: datetime) -> _Found:
+    """By dependency and worker, the last opening of that worker's own breaker."""
+    rows = Trip.objects.filter(
+        environment=environment, scope=Scope.WORKER.value, at__gte=now - FAULTS_WITHIN, dependency__in=list(closed)
+    )
+    latest = rows.order_by("dependency_id", "worker_id", "-at").distinct("dependency_id", "worker_id")
+    return {
+        (trip.dependency_id, trip.worker_id): (trip.worker, trip.at, trip)
+        for trip in latest.select_related("worker")
+        if trip.dependency_id is not None and trip.worker_id is not None
+    }
+
+
+def recent_trips(environment: Environment, limit: int = RECENT) -> list[Trip]:
+    """The last openings and withdrawals, newest first."""
+    rows = Trip.objects.filter(environment=environment)
+    return list(rows.select_related("dependency", "tool", "worker")[:limit])
+
+
+def _share(environment: Environment, now: datetime) -> Share:
+    rows = Run.objects.filter(environment=environment, started_at__gte=now - SHARE_WITHIN).order_by()
+    found = rows.aggregate(
+        every=Count("pk"),
+        lacking=Count("pk", filter=Q(degraded=True)),
+        silent=Count("pk", filter=Q(degraded=True, disclosed=False)),
+    )
+    return Share(found["every"], found["lacking"], found["silent"])
+
+
+def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) -> Delivery:
+    beats = {
+        row["kind"]: row for row in ProcessBeat.objects.values("kind").annotate(
+            last=Max("beat_at"), alive=Count("pk", filter=Q(beat_at__gte=now - BEAT_WITHIN))
+        )
+    }  # fmt: skip
+    latest = DocumentVersion.objects.filter(environment=environment).values_list("epoch", "config").first()
+    epoch, config = latest or ("", 0)
+    live = Session.objects.filter(worker__environment=environment, last_seen_at__gte=now - LIVE_WITHIN)
+    sessions = live.aggregate(
+        alive=Count("pk"),
+        polling=Count("pk", filter=Q(feed="polling")),
+        stale=Count("pk", filter=Q(stale_s__gt=0)),
+        old_config=Count("pk", filter=_old_config(epoch, config)),
+    )
+    return Delivery(
+        sessions=sessions["alive"],
+        polling=sessions["polling"],
+        stale=sessions["stale"],
+        old_config=sessions["old_config"],
+        scheduler_at=beats.get("scheduler", {}).get("last"),
+        celery_workers=beats.get("worker", {}).get("alive", 0),
+        degraded_evidence=not evidence_store_up,
+        now=now,
+    )
+
+
+def _old_config(epoch: str, config: int) -> Q:
+    """Sessions that report another config than the one in force."""
+    return Q(config_version__isnull=False) & (~Q(config_epoch=epoch) | Q(config_version__lt=config))
+
+
+def _quarantined(rows, environment: Environment):  # type: ignore[no-untyped-def]
+    return rows.filter(environment=environment, quarantined_at__isnull=False).order_by("-quarantined_at")
+
+
+def _discovered(environment: Environment) -> list[Tool]:
+    rows = Tool.objects.filter(environment=environment, discovered_by__isnull=False, class_confirmed=False)
+    return list(rows.select_related("discovered_by__agent").order_by("-created_at")[:RECENT])
+
+
+def _quiet_since(environment: Environment) -> datetime:
+    last = Transition.objects.filter(circuit__environment=environment).aggregate(at=Max("at"))["at"]
+    return last or environment.created_at
+
+
+def agents(environment: Environment) -> list[Agent]:
+    """The agents of an environment, by name."""
+    return list(Agent.objects.filter(environment=environment))

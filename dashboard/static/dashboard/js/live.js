@@ -1,0 +1,73 @@
+// Keeps the part that changes true: fetched again when the feed says so, polled when there is none,
+// and called stale when neither has worked for a while.
+const SLOW = 15_000; // with a feed: for what no circuit's version tells
+const FAST = 5_000; // without one
+const FRESH = 25_000;
+
+const badge = document.getElementById("feed");
+const banner = document.getElementById("stale");
+let heard = -Infinity; // the feed's last sign of life
+let fetched = performance.now(); // the page itself
+let trueAt = Date.now(); // the last moment for which this page is known to be right
+let shown = "";
+let pending = null;
+
+const part = () => document.getElementById("live");
+
+function refresh(within = 0) {
+  if (document.hidden || pending || !part()) return;
+  pending = setTimeout(() => {
+    pending = null;
+    if (part()) htmx.trigger(part(), "recloser:refresh");
+  }, Math.random() * within);
+}
+
+function state() {
+  const now = performance.now();
+  if (now - heard < FRESH) return "live";
+  return now - fetched < FRESH ? "polling" : "stale";
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+function show() {
+  const present = state();
+  if (present === shown || !badge) return;
+  shown = present;
+  badge.dataset.feed = present;
+  const since = clock.format(trueAt);
+  badge.textContent = { live: "Live", polling: "Polling", stale: `Stale since ${since}` }[present];
+  banner.hidden = present !== "stale";
+  banner.firstElementChild.textContent = present === "stale" ? `This page has lost its feed: what you see is from ${since}. It goes on trying.` : "";
+}
+
+document.addEventListener("recloser:feed", ({ detail }) => {
+  if (detail.lost) heard = -Infinity;
+  if (detail.alive) {
+    heard = performance.now();
+    trueAt = Date.now();
+  }
+  if ("changed" in detail && (detail.changed === null || detail.changed > Number(part()?.dataset.version))) refresh(150);
+  show();
+});
+
+document.addEventListener("htmx:after:swap", (event) => {
+  if (event.target.id !== "live") return;
+  fetched = performance.now();
+  trueAt = Date.now();
+  show();
+});
+
+document.addEventListener("recloser:done", () => refresh());
+document.addEventListener("visibilitychange", () => document.hidden || refresh());
+
+let last = performance.now();
+setInterval(() => {
+  show();
+  const every = state() === "live" ? SLOW : FAST;
+  if (performance.now() - last >= every) {
+    last = performance.now();
+    refresh();
+  }
+}, 1000);
+setTimeout(show, 1500);

@@ -1,0 +1,77 @@
+// Sheets, notes, copying: small help that the pages do without when scripts are off.
+document.documentElement.classList.add("js");
+
+const sheet = document.getElementById("sheet");
+const notes = document.getElementById("notes");
+
+function openSheet() {
+  if (!sheet.open) sheet.showModal();
+  const first = sheet.querySelector("[aria-invalid='true'], textarea, input:not([type='hidden']), select, button");
+  first?.focus();
+}
+
+function note(text) {
+  const box = document.createElement("div");
+  box.className = "toast problem";
+  const words = document.createElement("p");
+  words.textContent = text;
+  box.append(words);
+  notes.replaceChildren(box);
+}
+
+let fading;
+function fadeNotes() {
+  clearTimeout(fading);
+  fading = setTimeout(() => notes.querySelector(".problem") ?? notes.replaceChildren(), 8000);
+}
+
+document.addEventListener("htmx:after:swap", (event) => {
+  const id = event.target.id;
+  if (id === "sheet-in") openSheet();
+  if (id === "notes") fadeNotes();
+});
+
+document.addEventListener("recloser:done", () => sheet.close());
+
+// An answer that no part of the page was made for is told, not swapped in.
+document.addEventListener("htmx:before:response", (event) => {
+  const { response, hx } = event.detail.ctx;
+  if (response.status < 400 || hx.redirect || hx.retarget || response.status === 422) return;
+  event.preventDefault();
+  if (event.detail.ctx.request.method !== "GET") note(`The server answered ${response.status}. Nothing was changed; load the page anew and try again.`);
+});
+
+document.addEventListener("htmx:error", (event) => {
+  if (event.detail.ctx?.request.method === "POST") note("The server could not be reached. Whether it was done is not known: look before you try again.");
+});
+
+document.addEventListener("click", (event) => {
+  const closing = event.target.closest("[data-close]");
+  if (closing && sheet.open) {
+    event.preventDefault();
+    sheet.close();
+  }
+  if (event.target === sheet) sheet.close();
+  event.target.closest("[data-dismiss]")?.closest(".toast").remove();
+  const copying = event.target.closest("[data-copy]");
+  if (copying) copy(copying);
+});
+
+async function copy(button) {
+  await navigator.clipboard?.writeText(button.dataset.copy);
+  const label = button.getAttribute("aria-label");
+  button.setAttribute("aria-label", "Copied");
+  setTimeout(() => (label ? button.setAttribute("aria-label", label) : button.removeAttribute("aria-label")), 2000);
+}
+
+for (const menu of document.querySelectorAll("details.switch")) {
+  document.addEventListener("click", (event) => menu.contains(event.target) || menu.removeAttribute("open"));
+  menu.addEventListener("keydown", (event) => event.key === "Escape" && menu.removeAttribute("open"));
+}
+
+// A refresh keeps open what the reader opened.
+htmx.registerExtension("keep-open", {
+  htmx_before_morph_attr: (element, detail) => !(detail.attrName === "open" && element.localName === "details"),
+});
+
+fadeNotes();

@@ -1,0 +1,316 @@
+"""The small parts that every page is made of."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.forms import CheckboxInput
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from controlplane.models import Dependency, ProbeRound, Run, Transition, Trip
+from controlplane.selectors.circuits import Callers, Calls, Standing
+from dashboard import words
+from recloser.core.policy import CircuitPolicy
+from recloser.core.types import FAILURES
+
+register = template.Library()
+
+LONGEST_TEXT = 200
+
+
+@register.simple_tag
+def icon(name: str, extra: str = "") -> SafeString:
+    """One symbol of the sprite; decoration only, the word stands beside it."""
+    return format_html('<svg class="icon {}" aria-hidden="true"><use href="#i-{}"/></svg>', extra, name)
+
+
+@register.filter
+def symbol(kind: str) -> str:
+    """The symbol of a kind of standing."""
+    return {"forced": "lock", "locked_out": "siren"}.get(kind, kind)
+
+
+@register.filter
+def tone_class(kind: str) -> str:
+    """The colour of a kind of standing."""
+    return f"tone-{ {'locked_out': 'open', 'suspected': 'half_open'}.get(kind, kind) }"
+
+
+@register.simple_tag
+def badge(kind: str, word: str = "") -> SafeString:
+    """A state by shape, word and colour."""
+    return format_html(
+        '<span class="badge {}">{}{}</span>', kind, icon(symbol(kind)), word or words.KINDS.get(kind, kind)
+    )
+
+
+@register.simple_tag
+def standing_badges(here: Standing) -> SafeString:
+    """State, mode and effective state, where they differ from each other."""
+    state = badge(here.kind if here.kind in ("locked_out", "suspected") else here.core.state.value)
+    mode = badge("forced", words.sentence(words.MODES[here.mode.value])) if here.mode != "auto" else ""
+    meets = here.effective.value != here.core.state.value
+    effective = format_html('<span class="badge plain">callers meet: {}</span>', words.KINDS[here.effective.value])
+    return format_html("{}{}{}", state, mode, effective if meets else "")
+
+
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
+
+
+def _absolute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@register.simple_tag(takes_context=True)
+def ago(context: template.Context, at: datetime | None) -> SafeString | str:
+    """`3 min ago`, ticking in the browser; the absolute time stands behind it."""
+    if at is None:
+        return "never"
+    past = (context["now"] - at).total_seconds()
+    text = "just now" if past < 1 else f"{words.seconds(past)} ago"
+    return format_html('<time datetime="{}" title="{}" data-ago>{}</time>', _iso(at), _absolute(at), text)
+
+
+@register.simple_tag(takes_context=True)
+def age(context: template.Context, at: datetime | None) -> SafeString | str:
+    """`for 3 min`, without the `for`."""
+    if at is None:
+        return "—"
+    past = (context["now"] - at).total_seconds()
+    return format_html(
+        '<time datetime="{}" title="{}" data-ago="bare">{}</time>', _iso(at), _absolute(at), words.seconds(past)
+    )
+
+
+@register.simple_tag(takes_context=True)
+def countdown(context: template.Context, at: datetime | None) -> SafeString | str:
+    """`in 12 s`, counting down in the browser."""
+    if at is None:
+        return "—"
+    left = (at - context["now"]).total_seconds()
+    text = "due now" if left <= 0 else f"in {words.seconds(left)}"
+    return format_html(
+        '<time class="countdown" datetime="{}" title="{}" data-in>{}</time>', _iso(at), _absolute(at), text
+    )
+
+
+@register.simple_tag
+def clock(at: datetime | None, style: str = "") -> SafeString | str:
+    """An instant; the browser shows it in the viewer's zone."""
+    if at is None:
+        return "—"
+    text = f"{at:%H:%M}" if style == "time" else f"{at:%Y-%m-%d %H:%M}"
+    return format_html('<time datetime="{}" title="{}" data-at="{}">{} UTC</time>', _iso(at), _absolute(at), style, text)
+
+
+@register.filter
+def span(value: float | None) -> str:
+    """A length of time."""
+    return words.seconds(value)
+
+
+@register.simple_tag
+def between(start: datetime, end: datetime) -> str:
+    """How long from one to the other."""
+    return words.seconds((end - start).total_seconds())
+
+
+@register.filter
+def share(value: float | None) -> str:
+    """A share in per cent."""
+    return words.percent(value)
+
+
+@register.filter
+def bar(value: float | None, full: int = 200) -> str:
+    """A share as a width."""
+    return f"{full * (value or 0):.1f}"
+
+
+@register.filter
+def clip(value: Any) -> str:
+    """Text from an agent: cut to a length that a page can bear; Django escapes it."""
+    text = str(value if value is not None else "").replace("\x00", "")
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
+@register.filter
+def counted(value: int, noun: str) -> str:
+    """`{{ 3|counted:"worker" }}`: 3 workers."""
+    one, _, many = noun.partition(",")
+    return words.plural(value, one, many or None)
+
+
+@register.filter
+def grouped(value: Any) -> str:
+    """12 345."""
+    return f"{value:,}".replace(",", " ")
+
+
+@register.filter
+def listed(given: Any) -> str:
+    """`a, b and 4 more`."""
+    return words.names([clip(each) for each in given])
+
+
+@register.filter
+def word(value: Any, table: str) -> str:
+    """A value of ours in an operator's words."""
+    return dict(getattr(words, table)).get(str(value), str(value).replace("_", " "))
+
+
+@register.simple_tag
+def cause_of(trip: Trip, policy: CircuitPolicy) -> str:
+    """The cause of a trip, as a sentence."""
+    return words.sentence(words.cause(trip, policy))
+
+
+@register.filter
+def trip_line(trip: Trip) -> str:
+    """The cause of a trip, where no policy is at hand."""
+    return words.sentence(words.cause(trip, CircuitPolicy()))
+
+
+@register.simple_tag
+def why(here: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:
+    """Why it stands like this."""
+    return words.why(here, trip, policy)
+
+
+@register.filter
+def behaviour(policy: Any) -> str:
+    """What a run does without the tool."""
+    return words.behaviour(policy)
+
+
+@register.filter
+def moved(row: Transition) -> str:
+    """What a transition did."""
+    return words.moved(row)
+
+
+@register.filter
+def tone(row: Transition) -> str:
+    """Its symbol and colour."""
+    return words.tone(row)
+
+
+@register.simple_tag
+def form_token() -> SafeString:
+    """One per form shown: a second click on it is the same deed."""
+    return format_html('<input type="hidden" name="token" value="{}">', uuid.uuid4())
+
+
+@register.simple_tag(takes_context=True)
+def circuit_url(context: template.Context, dependency: Dependency, page: str = "circuit", *more: str) -> str:
+    """A page of a dependency in the page's environment."""
+    return reverse(f"dashboard:{page}", args=[context["environment"].slug, dependency.slug, *more])
+
+
+@register.simple_tag
+def failing_bar(calls: Calls) -> SafeString:
+    """Failures against successes, as one bar; the figures stand beside it."""
+    failed = 96 * (calls.rate or 0)
+    return format_html(
+        '<svg class="who-fails" viewBox="0 0 96 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="good" width="96" height="8" rx="2"/><rect class="bad" width="{}" height="8" rx="2"/></svg>',
+        f"{failed:.1f}",
+    )
+
+
+@register.inclusion_tag("dashboard/_gauge.html")
+def gauge(label: str, value: float | None, limit: float | None, shown: str, against: str, top: float = 1.0) -> dict[str, Any]:
+    """A measured value against its threshold."""
+    scale = 200 / (max(top, limit or 0, value or 0) or 1)
+    return {
+        "label": label,
+        "width": f"{(value or 0) * scale:.1f}",
+        "mark": f"{limit * scale:.1f}" if limit is not None else None,
+        "shown": shown,
+        "against": against,
+        "breached": value is not None and limit is not None and value >= limit,
+    }
+
+
+@register.filter
+def is_check(field: Any) -> bool:
+    """Whether a form field is a tick box."""
+    return isinstance(field.field.widget, CheckboxInput)
+
+
+@register.filter
+def verdict_kind(verdict: str) -> str:
+    """The badge of a probe's verdict."""
+    return {"good": "closed", "bad": "open"}.get(verdict, "unknown")
+
+
+@register.filter
+def answer(row: ProbeRound) -> str:
+    """What came back to a probe, in one line: `200 in 84 ms`, or why there was nothing."""
+    got = row.answered if isinstance(row.answered, dict) else {}
+    parts = [str(got["status"])] if got.get("status") else []
+    took = words.number(got.get("ms", got.get("duration_ms", got.get("latency_ms"))))
+    parts += [f"in {took:.0f} ms"] if took is not None else []
+    cause = str(got.get("cause") or "")
+    parts += [cause.replace("_", " ")] if cause not in ("", "passed") else []
+    return clip(" · ".join(parts)) or "—"
+
+
+@register.filter
+def will_call(found: Callers) -> str:
+    """Who calls again."""
+    return words.will_call(found)
+
+
+@register.filter
+def lacked(run: Run) -> list[str]:
+    """The tools a run went without, each once."""
+    given = run.missing if isinstance(run.missing, list) else []
+    return list(dict.fromkeys(str(one.get("tool", "?")) for one in given if isinstance(one, dict)))[:5]
+
+
+@register.filter
+def wall(run: Run) -> str:
+    """From start to end, on the clock."""
+    return words.seconds((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "running"
+
+
+@register.filter
+def money(value: float) -> str:
+    """An amount without its currency, which an agent does not say."""
+    return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.4f}"
+
+
+@register.filter
+def ms(value: Any) -> str:
+    """A duration in milliseconds, as a length of time."""
+    found = words.number(value)
+    if found is None:
+        return "—"
+    return f"{found:.0f} ms" if found < 1000 else words.seconds(found / 1000)
+
+
+@register.filter
+def hash8(value: Any) -> str:
+    """The beginning of a hash: enough to see that two are the same."""
+    return str(value)[:8] if value else "—"
+
+
+@register.filter
+def slice8(value: Any) -> str:
+    """The beginning of an id."""
+    return str(value)[:8]
+
+
+@register.filter
+def line_class(outcome: Any) -> str:
+    """How a line of the step log is marked."""
+    if outcome in FAILURES:
+        return "failed"
+    return "refused" if outcome in ("rejected", "unknown_tool") else ""

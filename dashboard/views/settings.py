@@ -1,0 +1,287 @@
+"""Settings: who reports, whom to tell, which networks may be reached."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django import forms
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from controlplane import clock
+from controlplane.models import Agent, AgentKey, AlertChannel, AllowedNetwork, Environment, Worker
+from controlplane.permissions import ADMINISTER, QUARANTINE
+from controlplane.selectors import access as selector
+from controlplane.selectors import circuits
+from controlplane.services import access, alerts, egress
+from controlplane.services.errors import Refused
+from dashboard import places
+from dashboard.access import actor, needs
+from dashboard.forms import ReasonForm, add_refusal
+from dashboard.respond import respond
+from dashboard.views import sheets
+from dashboard.views.sheets import Sheet
+
+M = TypeVar("M", bound=Model)
+editing = require_http_methods(["GET", "HEAD", "POST"])
+
+
+@needs()
+def settings(request: HttpRequest) -> HttpResponse:
+    """Everything of one environment that is set by hand."""
+    environment = places.chosen(request)
+    if environment is None:
+        return respond(request, "empty", places.frame(None, "settings"), part="page")
+    with circuits.snapshot() as now:
+        found = selector.access(environment, now)
+        return respond(request, "settings", places.frame(environment, "settings", found=found, now=now))
+
+
+def _back(environment: Environment) -> str:
+    return f"{reverse('dashboard:settings')}?environment={environment.slug}"
+
+
+def _mine(model: type[M], environment: Environment, pk: int) -> M:
+    """A row of this environment, and of no other."""
+    row = model._default_manager.filter(environment=environment, pk=pk).first()
+    if row is None:
+        raise Http404(f"There is no such {model._meta.verbose_name} in {environment.slug}.")
+    return row
+
+
+def _name(target: AgentKey | Worker) -> str:
+    return f"worker {target.instance[:80]}" if isinstance(target, Worker) else f"key {target.prefix}"
+
+
+def _quarantine(request: HttpRequest, here: Environment, target: AgentKey | Worker) -> HttpResponse:
+    sheet = Sheet(
+        title=f"Quarantine {_name(target)}",
+        consequence="Its reports are recorded and not counted, nor those of the present window: it can open no "
+        "circuit and keep none closed. Its own agents go on being told what is open.",
+        button="Quarantine",
+        back=_back(here),
+        grave=True,
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        common = {"actor": actor(request), "reason": data["reason"], "now": clock.now()}
+        if isinstance(target, Worker):
+            access.quarantine_worker(worker=target, **common)
+        else:
+            access.quarantine_key(key=target, **common)
+        return f"{_name(target).capitalize()} is quarantined."
+
+    return sheets.handle(request, here, sheet, ReasonForm(request.POST or None), act)
+
+
+def _lift(request: HttpRequest, here: Environment, target: AgentKey | Worker) -> HttpResponse:
+    sheet = Sheet(
+        title=f"Lift the quarantine of {_name(target)}",
+        consequence="From now on its reports count again.",
+        button="Lift",
+        back=_back(here),
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        access.lift_quarantine(target=target, actor=actor(request), reason=data["reason"], now=clock.now())
+        return f"{_name(target).capitalize()} counts again."
+
+    return sheets.handle(request, here, sheet, ReasonForm(request.POST or None), act)
+
+
+@editing
+@needs(QUARANTINE)
+def quarantine_worker(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """Stop counting a worker's evidence."""
+    here = places.named(environment)
+    return _quarantine(request, here, _mine(Worker, here, pk))
+
+
+@editing
+@needs(QUARANTINE)
+def quarantine_key(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """Stop counting a key's evidence."""
+    here = places.named(environment)
+    return _quarantine(request, here, _mine(AgentKey, here, pk))
+
+
+@editing
+@needs(QUARANTINE)
+def lift_worker(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """Count a worker again."""
+    here = places.named(environment)
+    return _lift(request, here, _mine(Worker, here, pk))
+
+
+@editing
+@needs(QUARANTINE)
+def lift_key(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """Count a key again."""
+    here = places.named(environment)
+    return _lift(request, here, _mine(AgentKey, here, pk))
+
+
+class KeyForm(forms.Form):
+    """Which agent gets a key."""
+
+    agent = forms.ModelChoiceField(Agent.objects.none(), error_messages={"required": "Choose the agent that uses it."})
+    label = forms.CharField(max_length=100, required=False, help_text="Where it is kept, such as: staging cluster.")
+
+
+@editing
+@needs(ADMINISTER)
+def issue_key(request: HttpRequest, environment: str) -> HttpResponse:
+    """A new key, whose token is shown this once."""
+    here = places.named(environment)
+    sheet = Sheet(
+        title="Issue an agent key",
+        consequence="",
+        button="Issue",
+        back=_back(here),
+        note="Copy it now: it is stored as a hash only, and shown this once.",
+    )
+    form = KeyForm(request.POST or None)
+    form.fields["agent"].queryset = Agent.objects.filter(environment=here)  # type: ignore[attr-defined]
+    if not form.is_valid():
+        return sheets.show(request, here, sheet, form)
+    data = form.cleaned_data
+    _, token = access.issue_key(
+        environment=here, agent=data["agent"], label=data["label"], actor=actor(request), now=clock.now()
+    )
+    return sheets.shown_once(request, here, sheet, token)
+
+
+@editing
+@needs(ADMINISTER)
+def revoke_key(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """End a key for good."""
+    here = places.named(environment)
+    key = _mine(AgentKey, here, pk)
+    sheet = Sheet(
+        title=f"Revoke key {key.prefix}",
+        consequence=f"Every process of {key.agent.slug} that uses it is cut off: it keeps its last documents and "
+        "decides alone. This cannot be undone.",
+        button="Revoke it",
+        back=_back(here),
+        grave=True,
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        access.revoke_key(key=key, actor=actor(request), now=clock.now(), reason=data["reason"])
+        return f"Key {key.prefix} is revoked."
+
+    return sheets.handle(request, here, sheet, ReasonForm(request.POST or None), act)
+
+
+class ChannelForm(forms.Form):
+    """Whom to tell, and how."""
+
+    kind = forms.ChoiceField(choices=AlertChannel.Kind.choices)
+    name = forms.CharField(max_length=100, help_text="The people who read it, such as: search team.")
+    target = forms.CharField(label="Address", max_length=500, help_text="https://… for a webhook, name@host for e-mail.")
+
+
+@editing
+@needs(ADMINISTER)
+def add_channel(request: HttpRequest, environment: str) -> HttpResponse:
+    """A new channel for this environment's alerts; a webhook's signing secret is shown this once."""
+    here = places.named(environment)
+    sheet = Sheet(
+        title="Add an alert channel",
+        consequence="It is told once when a circuit opens, locks out and closes.",
+        button="Add",
+        back=_back(here),
+        note="The secret that signs each message. Give it to the receiver now: it is not shown again.",
+    )
+    form = ChannelForm(request.POST or None)
+    if not form.is_valid():
+        return sheets.show(request, here, sheet, form)
+    try:
+        channel, secret = alerts.save_channel(
+            environment=here, actor=actor(request), now=clock.now(), **form.cleaned_data
+        )
+    except Refused as refused:
+        add_refusal(form, refused)
+        return sheets.show(request, here, sheet, form)
+    if secret:
+        return sheets.shown_once(request, here, sheet, secret)
+    return sheets.done(request, f"{channel.name} is told from now on.", sheet.back)
+
+
+@editing
+@needs(ADMINISTER)
+def remove_channel(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """Nobody is told by it any more."""
+    here = places.named(environment)
+    channel = _mine(AlertChannel, here, pk)
+    sheet = Sheet(
+        title=f"Remove {channel.name}",
+        consequence="Nobody is told by this channel any more; its unsent messages are dropped.",
+        button="Remove it",
+        back=_back(here),
+        grave=True,
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        alerts.remove_channel(channel=channel, actor=actor(request))
+        return f"{channel.name} is removed."
+
+    return sheets.handle(request, here, sheet, forms.Form(_posted(request)), act)
+
+
+class NetworkForm(ReasonForm):
+    """Which private range may be reached, and why."""
+
+    network = forms.CharField(max_length=50, help_text="Such as 10.1.0.0/16.")
+    field_order = ("network", "reason")
+
+
+@editing
+@needs(ADMINISTER)
+def allow_network(request: HttpRequest, environment: str) -> HttpResponse:
+    """Open a private range to probes and webhooks."""
+    here = places.named(environment)
+    sheet = Sheet(
+        title="Allow a private network",
+        consequence="Probes and webhooks of every environment may reach every address in it.",
+        button="Allow it",
+        back=_back(here),
+        grave=True,
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        row = egress.allow_network(
+            network=data["network"], reason=data["reason"], actor=actor(request), now=clock.now()
+        )
+        return f"{row.network} may be reached."
+
+    return sheets.handle(request, here, sheet, NetworkForm(request.POST or None), act)
+
+
+@editing
+@needs(ADMINISTER)
+def close_network(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
+    """Take a range back."""
+    here = places.named(environment)
+    row = AllowedNetwork.objects.filter(pk=pk).first()
+    if row is None:
+        raise Http404("This network is not allowed any more.")
+    sheet = Sheet(
+        title=f"Close {row.network}",
+        consequence="Probes and webhooks to addresses in it are refused from now on.",
+        button="Close it",
+        back=_back(here),
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        egress.close_network(network=row.network, actor=actor(request))
+        return f"{row.network} is closed."
+
+    return sheets.handle(request, here, sheet, forms.Form(_posted(request)), act)
+
+
+def _posted(request: HttpRequest) -> Any:
+    """A form without fields is bound by the method alone."""
+    return request.POST if request.method == "POST" else None

@@ -1,0 +1,77 @@
+"""Small forms that open as a sheet over the page, and are pages of their own without JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from controlplane import clock
+from controlplane.models import Environment
+from controlplane.services.errors import Refused
+from dashboard import places
+from dashboard.forms import add_refusal
+from dashboard.respond import is_partial, respond, rights, to_notes
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One form: its words, what follows from it, and where it leads back to."""
+
+    title: str
+    consequence: str
+    button: str
+    back: str
+    grave: bool = False
+    note: str = ""
+
+
+def handle(
+    request: HttpRequest,
+    environment: Environment,
+    sheet: Sheet,
+    form: forms.Form,
+    act: Callable[[dict[str, Any]], str],
+) -> HttpResponse:
+    """Show the form, or do `act` with its values; `act` returns what was done, or refuses."""
+    if request.method != "POST" or not form.is_valid():
+        return show(request, environment, sheet, form)
+    try:
+        text = act(form.cleaned_data)
+    except Refused as refused:
+        add_refusal(form, refused)
+        return show(request, environment, sheet, form)
+    return done(request, text, sheet.back)
+
+
+def show(request: HttpRequest, environment: Environment, sheet: Sheet, form: forms.Form) -> HttpResponse:
+    """The form, with what is wrong at each field."""
+    status = 422 if form.is_bound else 200
+    context = places.frame(environment, "settings", sheet=sheet, form=form, now=clock.now())
+    response = respond(request, "sheet", context, part="_sheet", status=status)
+    if form.is_bound:
+        response["HX-Retarget"] = "#sheet-in"
+        response["HX-Reswap"] = "innerHTML"
+    return response
+
+
+def done(request: HttpRequest, text: str, back: str) -> HttpResponse:
+    """What was done: a note above the page, or the page it leads back to."""
+    if not is_partial(request):
+        messages.success(request, text)
+        return redirect(back)
+    response = to_notes(render(request, "dashboard/action/_done.html", {"text": text}))
+    response["HX-Trigger"] = "recloser:done"
+    return response
+
+
+def shown_once(request: HttpRequest, environment: Environment, sheet: Sheet, secret: str) -> HttpResponse:
+    """A secret that is stored nowhere in clear: shown now, and never again."""
+    context = places.frame(environment, "settings", sheet=sheet, secret=secret) | rights(request)
+    name = "_secret" if is_partial(request) else "secret"
+    return render(request, f"dashboard/sheet/{name}.html", context)

@@ -1,0 +1,230 @@
+"""What the pages say: states, causes and deeds in an operator's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controlplane.models import Transition, Trip
+from controlplane.selectors.board import Instead
+from controlplane.selectors.circuits import Callers, Standing
+from recloser.core.policy import CircuitPolicy, RunPolicy
+
+KINDS: Mapping[str, str] = {
+    "closed": "Closed",
+    "open": "Open",
+    "half_open": "Half-open",
+    "locked_out": "Locked out",
+    "suspected": "Suspected",
+    "forced": "Forced",
+    "worker_fault": "Worker fault",
+}
+MODES: Mapping[str, str] = {"auto": "auto", "forced_open": "held open", "forced_closed": "held closed"}
+SIGNALS: Mapping[str, str] = {
+    "consecutive_failures": "consecutive failures",
+    "failure_rate": "failure rate",
+    "slow_call_rate": "slow calls",
+    "semantic_failures": "rejected arguments",
+    "identical_calls": "identical calls",
+    "oscillation": "oscillation",
+    "no_progress": "no progress",
+    "budget_burn": "budget burn",
+    "unknown_tool": "unknown tool",
+    "run_failure_rate": "failure rate in the run",
+    "step_limit": "step limit",
+    "token_budget": "token budget",
+    "cost_budget": "cost budget",
+    "wall_clock": "wall clock",
+}
+CAUSES: Mapping[str, str] = {
+    "consecutive_failures": "failures in a row",
+    "failure_rate": "failure rate",
+    "slow_call_rate": "slow calls",
+    "probe_started": "probe sent",
+    "probe_passed": "probe passed",
+    "probe_failed": "probe failed",
+    "probe_inconclusive": "probe inconclusive",
+    "operator": "by hand",
+    "override_expired": "override expired",
+}
+VERDICTS: Mapping[str, str] = {"good": "passed", "bad": "failed", "inconclusive": "inconclusive"}
+CLASSES: Mapping[str, str] = {
+    "read_only": "read only",
+    "idempotent_write": "idempotent write",
+    "side_effect": "side effect",
+    "destructive": "destructive",
+    "unknown": "class unknown",
+}
+SCOPES: Mapping[str, str] = {"run": "this run", "worker": "one worker", "fleet": "the fleet"}
+ACTIONS: Mapping[str, str] = {
+    "advise": "the model was advised",
+    "block_call": "the call was blocked",
+    "remove_tool": "the tool was withdrawn",
+    "end_run": "the run was ended",
+    "escalate": "a human was called",
+}
+
+
+def number(value: Any) -> float | None:
+    """A finite figure, or None for what an agent should not have sent."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e15 else None
+
+
+def percent(share: float | None) -> str:
+    """`50 %`; a share that is not none is never shown as none."""
+    if share is None:
+        return "—"
+    if 0 < share < 0.01:
+        return "<1 %"
+    return f"{round(share * 100)} %"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """`1 worker`, `3 workers`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}".replace(",", " ")
+
+
+def seconds(value: float | None) -> str:
+    """A length of time in its largest sensible units: `40 s`, `12 min`, `3 h 20 min`, `5 d`."""
+    if value is None:
+        return "—"
+    value = max(0.0, value)
+    if value < 10 and value != int(value):
+        return f"{value:.1f} s"
+    if value < 100:
+        return f"{round(value)} s"
+    minutes = round(value / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
+    return f"{round(hours / 24)} d"
+
+
+def names(given: Sequence[str], limit: int = 3) -> str:
+    """`a, b and 4 more`."""
+    shown, rest = list(given[:limit]), len(given) - limit
+    if rest > 0:
+        return f"{', '.join(shown)} and {rest} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def cause(trip: Trip, policy: CircuitPolicy) -> str:
+    """`7 of 9 calls failed in 60 s, from 3 workers; trips at 50 %`."""
+    evidence = trip.evidence if isinstance(trip.evidence, dict) else {}
+    limit = threshold(trip)
+    calls, failures, slow = (number(evidence.get(name)) for name in ("calls", "failures", "slow"))
+    seen = _witnesses(evidence)
+    window = seconds(number(evidence.get("window_s")) or policy.window_s)
+    if trip.signal == "failure_rate" and calls is not None and failures is not None:
+        return f"{failures:.0f} of {calls:.0f} calls failed in {window}{seen}; trips at {percent(limit)}"
+    if trip.signal == "slow_call_rate" and calls is not None and slow is not None:
+        return f"{slow:.0f} of {calls:.0f} calls were slow in {window}{seen}; trips at {percent(limit)}"
+    value = measured(trip)
+    if trip.signal == "consecutive_failures" and value is not None:
+        return f"{value:.0f} failures in a row{seen}; trips at {limit or 0:.0f}"
+    return f"{SIGNALS.get(trip.signal, 'a signal')}{_figures(value, limit)}{seen}"
+
+
+def measured(trip: Trip) -> float | None:
+    """The value that the signal had when it tripped."""
+    return _named(trip.evidence, trip.signal, "value", "streak")
+
+
+def threshold(trip: Trip) -> float | None:
+    """The limit it was held against."""
+    return _named(trip.threshold, trip.signal, "threshold", "value")
+
+
+def _named(values: Any, *keys: str) -> float | None:
+    if not isinstance(values, dict):
+        return number(values)
+    found = (number(values.get(key)) for key in keys)
+    return next((value for value in found if value is not None), None)
+
+
+def _witnesses(evidence: Mapping[str, Any]) -> str:
+    given = evidence.get("witnesses", evidence.get("workers"))
+    count = len(given) if isinstance(given, list | tuple) else number(given)
+    return f", from {plural(int(count), 'worker')}" if count else ""
+
+
+def _figures(value: float | None, limit: float | None) -> str:
+    if value is None or limit is None:
+        return ""
+    return f": {value:g}, trips at {limit:g}"
+
+
+def why(standing: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:
+    """Why a circuit stands as it does."""
+    if standing.kind == "forced":
+        held = "Held open" if standing.mode == "forced_open" else "Held closed"
+        return f"{held} by {standing.core.actor or standing.row.actor or 'an operator'}"
+    if standing.kind == "suspected":
+        signal = SIGNALS.get(str(standing.core.suspected_signal), "evidence")
+        return f"The {signal} rule has just become true; judged again within {seconds(policy.settle_s)}"
+    if trip is not None and standing.core.tripped_by is not None:
+        return sentence(cause(trip, policy))
+    if standing.core.tripped_by is None and standing.kind != "closed":
+        return f"Left open when the hold by {standing.core.actor or standing.row.actor or 'an operator'} ended"
+    return "Calls pass"
+
+
+def sentence(text: str) -> str:
+    """With a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def behaviour(policy: RunPolicy) -> str:
+    """What a run does without the tool."""
+    match policy.degraded_behaviour.value:
+        case "fallback":
+            return f"use {policy.fallback_tool}" if policy.fallback_tool else "use another tool"
+        case "partial_answer":
+            return "give a partial answer"
+        case "ask_user":
+            return "ask the user"
+        case "escalate":
+            return "escalate to a human"
+        case "end_run":
+            return "end the run"
+    return "undecided"
+
+
+def instead(given: Sequence[Instead]) -> str:
+    """One line over all tools of a dependency."""
+    return "; ".join(f"{one.tool.name}: {behaviour(one.policy)}" for one in given) or "no tool known"
+
+
+def moved(row: Transition) -> str:
+    """What a transition did: `Opened`, `Closed`, `Held open`."""
+    if row.from_mode != row.to_mode:
+        return {
+            "forced_open": "Held open",
+            "forced_closed": "Held closed",
+            "auto": "Released",
+        }[row.to_mode]
+    if row.from_state == row.to_state:
+        return "Counters reset" if row.to_state == "closed" else "Stays open"
+    if row.to_state == "half_open":
+        return "Half-open"
+    if row.to_state == "closed":
+        return "Closed"
+    return "Opened" if row.from_state == "closed" else "Re-opened"
+
+
+def tone(row: Transition) -> str:
+    """Which symbol and colour a transition gets."""
+    if row.to_mode != "auto":
+        return "forced"
+    return row.to_state
+
+
+def will_call(found: Callers) -> str:
+    """Who calls again, for a confirmation."""
+    if not found.agents:
+        return "No agent has called it within the last hour"
+    return f"{sentence(names(found.agents))} on {plural(found.workers, 'worker')}"
