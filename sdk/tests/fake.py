@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import queue
@@ -319,10 +320,8 @@ class _Server(ThreadingHTTPServer):
     def close_all(self) -> None:
         """Cut every connection, as a killed server does."""
         for request in list(self._open):
-            try:
+            with contextlib.suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Peers that go away are part of the tests."""

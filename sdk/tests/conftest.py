@@ -1,0 +1,89 @@
+"""Fixtures: a scripted control plane on a loopback port, and clients that talk to it fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake import FakeControlPlane
+
+from recloser import Client, Pace
+
+FAST = Pace(
+    flush_s=0.2,
+    poll_config_s=0.3,
+    poll_circuits_s=0.2,
+    poll_live_s=0.5,
+    retry_base_s=0.05,
+    retry_cap_s=0.2,
+    stream_base_s=0.1,
+    stream_cap_s=0.3,
+    save_circuits_s=0.1,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("URL", "KEY", "INSTANCE", "ENVIRONMENT", "CACHE_DIR"):
+        monkeypatch.delenv(f"RECLOSER_{name}", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home-cache"))
+
+
+@pytest.fixture
+def plane() -> Iterator[FakeControlPlane]:
+    with FakeControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def connect(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Make clients of the plane; they are closed at the end."""
+    made: list[Client] = []
+
+    def make(**options: Any) -> Client:
+        settings: dict[str, Any] = {"instance": "pod-1", "cache_dir": tmp_path / "cache", "pace": FAST, "timeout_s": 2.0}
+        client = Client(plane.url, plane.key, **(settings | options))
+        made.append(client)
+        return client
+
+    yield make
+    for client in made:
+        client.close(0.5)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Client]:
+    """A client without a control plane."""
+    client = Client(cache_dir=False)
+    yield client
+    client.close()
+
+
+def until(holds: Callable[[], Any], timeout_s: float = 5.0) -> Any:
+    """Wait until something holds; what it returned, or False after the deadline."""
+    end = time.monotonic() + timeout_s
+    while not (found := holds()):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return found
+
+
+class ToolFailure(Exception):
+    """The exception of the first essay's loop."""
+
+    def __init__(self, message: str = "no answer", *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+
+
+def failing(**_: Any) -> Any:
+    raise ToolFailure()
+
+
+def working(**_: Any) -> str:
+    return "found"
