@@ -11,9 +11,9 @@ from recloser.core import circuit as core
 from recloser.core.types import Mode, State
 
 from controlplane import clock
-from controlplane.models import ActionToken, Circuit, Probe
+from controlplane.models import ActionToken, Circuit, Dependency, Probe
 from controlplane.selectors import policies
-from controlplane.services import audit, rounds, system, transitions
+from controlplane.services import audit, judging, rounds, system, transitions
 from controlplane.services.errors import Refused
 from controlplane.services.transitions import core_of
 
@@ -120,8 +120,8 @@ def _carry_out(order: _Order, change: _Change) -> Circuit:
 
 
 def _apply(order: _Order, change: _Change) -> Circuit:
-    rows = Circuit.objects.select_for_update(no_key=True, of=("self",)).select_related("dependency", "environment")
-    row = rows.get(dependency_id=order.dependency_id)
+    rows = Circuit.objects.select_for_update(no_key=True, of=("self",)).select_related("dependency")
+    row = rows.get(pk=_find(order).pk)
     if not _first_time(order, row):
         return row
     policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=row.dependency_id)
@@ -131,10 +131,18 @@ def _apply(order: _Order, change: _Change) -> Circuit:
     if after != before:
         transitions.save(row, after, policy=policy, now=order.now, evidence={"action": order.action})
     _record(order, accepted=True, row=row)
-    if after != before or moved:
+    if after != before or moved or order.action == "acknowledge":
         transitions.announce([row])
         system.wake_scheduler()
     return row
+
+
+def _find(order: _Order) -> Circuit:
+    try:
+        return judging.find(order.dependency_id)
+    except Dependency.DoesNotExist:
+        mend = "look its name up again"
+        raise Refused("unknown_dependency", "there is no such dependency", mend, "dependency") from None
 
 
 def _first_time(order: _Order, row: Circuit) -> bool:

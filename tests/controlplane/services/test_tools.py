@@ -1,0 +1,66 @@
+"""Operators name tools and dependencies; a slip of the pen makes nothing new."""
+
+import pytest
+
+from controlplane import clock
+from controlplane.models import Circuit, Dependency, DocumentVersion, Tool
+from controlplane.selectors import policies as resolved
+from controlplane.services import tools
+from controlplane.services.errors import Refused
+
+pytestmark = pytest.mark.django_db
+
+
+def _tool(cast, name="web_search", **more):
+    asked = {"environment": cast.prod, "name": name, "dependencies": ["search-api"], "actor": "petra"}
+    return tools.ensure_tool(**(asked | {"now": clock.now()} | more))
+
+
+def test_a_dependency_comes_with_its_circuit(cast):
+    order = {"environment": cast.prod, "slug": "maps", "owner": "geo", "actor": "petra", "now": clock.now()}
+    made = tools.ensure_dependency(**order)
+
+    assert Circuit.objects.get(dependency=made).state == "closed"
+    assert tools.ensure_dependency(**order) == made
+
+
+def test_a_misspelt_dependency_is_an_error_that_says_what_was_meant(cast):
+    with pytest.raises(Refused) as refused:
+        _tool(cast, "maps_search", dependencies=["serach-api"])
+
+    assert "search-api" in refused.value.mend
+    assert not Tool.objects.filter(name="maps_search").exists()
+    assert not Dependency.objects.filter(slug="serach-api").exists()
+
+
+def test_a_class_that_an_operator_gives_is_confirmed_and_changes_the_preset(cast):
+    version = DocumentVersion.objects.get(environment=cast.prod).config
+    _tool(cast, side_effect="destructive")
+
+    assert resolved.of_tool(cast.tools["web_search"]).policy.consecutive_failures == 1
+    assert not resolved.of_dependency(cast.search_api).policy.permits
+    assert DocumentVersion.objects.get(environment=cast.prod).config == version + 1
+
+
+def test_nothing_new_changes_nothing(cast):
+    version = DocumentVersion.objects.get(environment=cast.prod).config
+    _tool(cast, side_effect="read_only")
+
+    assert DocumentVersion.objects.get(environment=cast.prod).config == version
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"name": " web"}, "name"),
+        ({"name": "a\x00b"}, "name"),
+        ({"name": "x" * 201}, "name"),
+        ({"side_effect": "harmless"}, "side_effect"),
+        ({"dependencies": []}, "dependencies"),
+        ({"owner": "x" * 101}, "owner"),
+    ],
+)
+def test_bad_input_is_refused_and_names_its_field(cast, wrong, field):
+    with pytest.raises(Refused) as refused:
+        _tool(cast, **wrong)
+    assert refused.value.field == field
