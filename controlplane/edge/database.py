@@ -43,4 +43,5 @@ def _parameters() -> dict[str, Any]:
     named = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     given = {name: settings[key] for name, key in named.items() if settings[key]}
     limit = f"-c statement_timeout={STATEMENT_MS}"
-    return {**own, **given, "options": limit, "connect_timeout": 3, "autocommit": True, "row_factory": dict_row}
+    session = {"options": limit, "connect_timeout": 3, "application_name": "recloser-edge"}
+    return {**own, **given, **session, "autocommit": True, "row_factory": dict_row}

@@ -70,8 +70,8 @@ def servers():
     """Start real edge processes; they end with the test."""
     started = []
 
-    def start(number):
-        started.extend(harness.Server() for _ in range(number))
+    def start(number, **environment):
+        started.extend(harness.Server(**environment) for _ in range(number))
         return [server.wait() for server in started[-number:]]
 
     yield start

@@ -188,10 +188,10 @@ def free_port():
 class Server:
     """A real uvicorn with the whole application, on the test database."""
 
-    def __init__(self):
+    def __init__(self, **environment):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        environment = {**os.environ, "DATABASE_URL": database_url(), "RECLOSER_DEBUG": "0"}
+        environment = {**os.environ, "DATABASE_URL": database_url(), **environment}
         command = [
             *(sys.executable, "-m", "uvicorn", "controlplane.asgi:application", "--port", str(self.port)),
             *("--timeout-graceful-shutdown", "3", "--log-level", "warning"),

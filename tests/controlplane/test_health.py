@@ -1,0 +1,67 @@
+"""/healthz and /readyz tell the truth."""
+
+from datetime import timedelta
+
+import pytest
+import redis
+
+from controlplane import clock, redis_clients
+from controlplane.services import system
+
+pytestmark = pytest.mark.django_db
+
+
+def _ready(client):
+    answer = client.get("/readyz")
+    return answer.status_code, answer.json()
+
+
+def test_a_process_that_lives_says_so(client):
+    answer = client.get("/healthz")
+
+    assert (answer.status_code, answer.json()) == (200, {"alive": True})
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_without_scheduler_and_workers_it_is_ready_and_degraded(client):
+    status, body = _ready(client)
+
+    assert (status, body["postgres"], body["redis"]) == (200, "up", "up")
+    assert body["degraded"] == ["scheduler", "worker"]
+    assert body["scheduler"] == {"state": "away", "age_s": None, "processes": 0}
+
+
+def test_processes_that_were_heard_are_up_with_their_age(client, frozen_clock):
+    for kind, name in (("scheduler", "a"), ("worker", "b"), ("worker", "c")):
+        system.beat(kind=kind, name=name, detail={})
+    frozen_clock.advance(4)
+
+    _, body = _ready(client)
+
+    assert body["degraded"] == []
+    assert body["scheduler"] == {"state": "up", "age_s": 4.0, "processes": 1}
+    assert body["worker"]["processes"] == 2
+
+
+def test_a_scheduler_that_fell_silent_is_away(client, frozen_clock):
+    system.beat(kind="scheduler", name="a", detail={}, now=clock.now() - timedelta(seconds=30))
+
+    _, body = _ready(client)
+
+    assert body["scheduler"] == {"state": "away", "age_s": 30.0, "processes": 0}
+    assert "scheduler" in body["degraded"]
+
+
+def test_a_redis_that_is_away_degrades(client, monkeypatch):
+    nowhere = redis.Redis(unix_socket_path="/nowhere/valkey.sock")
+    monkeypatch.setattr(redis_clients, "blocking", lambda: nowhere)
+
+    status, body = _ready(client)
+
+    assert (status, body["redis"], body["ready"]) == (200, "away", True)
+    assert "redis" in body["degraded"]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_only_read(client, path):
+    assert client.post(path).status_code == 405

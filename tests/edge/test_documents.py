@@ -1,0 +1,173 @@
+"""GET config and circuits: whole, resolved, versioned, and not sent twice."""
+
+import gzip
+import json
+from datetime import timedelta
+
+from django.db import transaction
+from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire
+
+from controlplane import clock
+from controlplane.delivery import versions
+from controlplane.models import Circuit, DocumentVersion
+from controlplane.services import circuits, policies, tools
+from tests.edge.harness import failing, observation
+
+
+def _open(prod, slug="search-api"):
+    now = clock.now()
+    dependency = tools.ensure_dependency(environment=prod, slug=slug, actor="ada", now=now)
+    circuits.hold_open(
+        dependency_id=dependency.pk, actor="otto", reason="drill", now=now, until=now + timedelta(minutes=5)
+    )
+    return dependency
+
+
+def test_the_config_resolves_every_policy_and_interns_it(agent, prod):
+    now = clock.now()
+    for slug in ("search-api", "crm-db", "mail"):
+        tools.ensure_dependency(environment=prod, slug=slug, actor="ada", now=now)
+    mail = tools.find_dependency(environment=prod, slug="mail")
+    tools.ensure_tool(
+        environment=prod, name="web_search", dependencies=["search-api"], actor="ada", now=now, side_effect="read_only"
+    )
+    policies.publish(
+        environment=prod,
+        level="dependency",
+        dependency=mail,
+        values={"cooldown_s": 7},
+        reason="slow to mend",
+        actor="petra",
+        now=now,
+    )
+
+    config = agent.get("config").json()
+
+    assert (config["format"], config["complete"]) == (1, True)
+    assert (config["environment"], config["agent"]) == ("prod", "research")
+    places = {slug: entry["policy"] for slug, entry in config["dependencies"].items()}
+    assert places["crm-db"] == config["default_circuit_policy"]
+    assert from_wire(CircuitPolicy, config["circuit_policies"][places["mail"]]).cooldown_s == 7
+    tool = config["tools"]["web_search"]
+    assert (tool["dependencies"], tool["side_effect"], tool["confirmed"]) == (["search-api"], "read_only", True)
+    assert from_wire(RunPolicy, config["run_policies"][tool["policy"]]).consecutive_failures == 5
+    assert from_wire(RunPolicy, config["run_policies"][config["default_run_policy"]]).consecutive_failures == 3
+    assert len(config["circuit_policies"]) == len({json.dumps(each) for each in config["circuit_policies"]})
+
+
+def test_a_document_is_not_sent_again_while_its_etag_holds(agent, prod):
+    for name in ("config", "circuits"):
+        first = agent.get(name)
+
+        again = agent.get(name, **{"if-none-match": first.headers["etag"]})
+
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == first.headers["etag"]
+        body = first.json()
+        assert first.headers["etag"].startswith(f'"{body["epoch"]}-{body["version"]}-')
+
+
+def test_a_published_policy_reaches_the_next_request(agent, prod):
+    first = agent.get("config")
+    policies.publish(
+        environment=prod,
+        level="environment",
+        values={"circuit": {"min_calls": 3}, "run": {}},
+        reason="small fleet",
+        actor="petra",
+        now=clock.now(),
+    )
+
+    second = agent.get("config", **{"if-none-match": first.headers["etag"]})
+
+    assert second.status_code == 200
+    assert second.json()["version"] > first.json()["version"]
+    place = second.json()["default_circuit_policy"]
+    assert second.json()["circuit_policies"][place]["min_calls"] == 3
+
+
+def test_config_is_packed_for_those_who_take_it(agent):
+    packed = agent.get("config", **{"accept-encoding": "gzip"})
+    plain = agent.get("config", **{"accept-encoding": "identity"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.json() == plain.json()
+    assert len(gzip.compress(plain.content)) < len(plain.content)
+
+
+def test_circuits_lists_what_is_not_plainly_closed_with_the_servers_time(agent, prod):
+    agent.send(observation(dependency="fine-api"))
+    dependency = _open(prod)
+
+    document = agent.get("circuits").json()
+
+    assert list(document["circuits"]) == ["search-api"]
+    entry = document["circuits"]["search-api"]
+    assert (entry["state"], entry["mode"], entry["cause"]) == ("open", "forced_open", "operator")
+    assert entry["delivery"] == "enforce"
+    assert entry["generation"] == Circuit.objects.get(dependency=dependency).generation == 1
+    assert 295 < entry["mode_expires_at"] - document["now"] <= 300
+    assert document["complete"] is True
+
+
+def test_a_circuit_that_closed_again_keeps_its_generation_for_new_processes(agent, prod):
+    dependency = _open(prod)
+    circuits.force_close(dependency_id=dependency.pk, actor="otto", reason="mended", now=clock.now())
+
+    entry = agent.get("circuits").json()["circuits"]["search-api"]
+
+    assert (entry["state"], entry["mode"], entry["generation"]) == ("closed", "auto", 2)
+
+
+def test_the_document_moves_with_every_transition(agent, prod):
+    before = agent.get("circuits")
+    _open(prod)
+
+    after = agent.get("circuits", **{"if-none-match": before.headers["etag"]})
+
+    assert after.status_code == 200
+    assert after.json()["version"] > before.json()["version"]
+
+
+def test_observe_shows_in_the_circuits_document(agent, prod):
+    dependency = _open(prod)
+    policies.publish(
+        environment=prod,
+        level="dependency",
+        dependency=dependency,
+        values={"delivery": "observe"},
+        reason="look first",
+        actor="petra",
+        now=clock.now(),
+    )
+
+    assert agent.get("circuits").json()["circuits"]["search-api"]["delivery"] == "observe"
+    assert agent.send(failing(1))["circuits"]["search-api"]["delivery"] == "observe"
+
+
+def test_nothing_of_another_environment_is_in_a_document(agent, prod, staging):
+    _open(staging, "secret-api")
+
+    assert agent.get("circuits").json()["circuits"] == {}
+    assert "secret-api" not in agent.get("config").json()["dependencies"]
+
+
+def test_after_a_restore_a_new_epoch_names_every_document(agent, prod):
+    before = agent.get("circuits")
+    DocumentVersion.objects.update(circuits=1, config=1)
+    versions.new_epoch()
+
+    after = agent.get("circuits", **{"if-none-match": before.headers["etag"]}).json()
+
+    assert after["epoch"] != before.json()["epoch"]
+    assert agent.get("config").json()["epoch"] == after["epoch"]
+
+
+def test_a_version_is_raised_only_with_its_change(prod):
+    with transaction.atomic():
+        first = versions.bump_circuits(prod.pk)
+    with transaction.atomic():
+        assert versions.bump_circuits(prod.pk) == first + 1
+        transaction.set_rollback(True)
+    assert versions.of(prod.pk).circuits == first
