@@ -115,6 +115,8 @@ def prepare_venv() -> None:
     if not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise Problem(f"this Python cannot make environments: install python3-venv (apt install python{version}-venv)")
+    if not os.access(PROJECT, os.W_OK):
+        raise Problem(f"cannot write to {PROJECT}: use a clone in a folder that you own")
     run("make .venv", sys.executable, "-m", "venv", "--clear", VENV)
 
 

@@ -8,9 +8,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from secrets import token_urlsafe
 
-from deploy.local import embedded
+from deploy.local import embedded, secret
 from deploy.local.lock import Lock
 from deploy.local.places import PROJECT, data_folder
 from deploy.local.problem import Problem
@@ -43,8 +42,8 @@ def run(command: list[str]) -> int:
     servers = embedded.ensure("test")
     given = {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
     # Enough for Django to load; nothing is kept that these could protect.
-    secrets = {"RECLOSER_SECRET_KEY": token_urlsafe(50)} | os.environ
-    return subprocess.run(command, env=secrets | given).returncode
+    secrets = {name: make() for name, make in secret.MADE.items()}
+    return subprocess.run(command, env=secrets | os.environ | given).returncode
 
 
 def show_env() -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from deploy.local.places import PROJECT
 
 # A web entry that answers, and nothing else: starts in a fraction of the real one's time.
 WEB = "web: {python} -u -m http.server --bind 127.0.0.1 {port}\n"
+
+# One that says nothing more is killed, so that a test fails instead of waiting for ever.
+PATIENCE_S = 120.0
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -29,6 +33,7 @@ class Up:
 
     def __init__(self, command: list[str], environment: dict[str, str], **options: object) -> None:
         self.lines: list[str] = []
+        self._patience = threading.Timer(PATIENCE_S, lambda: self.process.kill())
         self.process = subprocess.Popen(
             command,
             cwd=PROJECT,
@@ -39,6 +44,7 @@ class Up:
             text=True,
             **options,
         )
+        self._patience.start()
 
     def until(self, pattern: str) -> re.Match[str]:
         """Read on to the line that matches; fail with all that was said when it never comes."""
@@ -48,6 +54,10 @@ class Up:
             if found := re.search(pattern, line):
                 return found
         pytest.fail(f"never said {pattern!r}:\n" + "\n".join(self.lines))
+
+    def forget_patience(self) -> None:
+        """The test is over; whoever ends it has patience of its own."""
+        self._patience.cancel()
 
     def end(self, number: int = signal.SIGINT) -> int:
         """Send a signal and read to the end; the exit code."""
@@ -59,6 +69,7 @@ class Up:
         assert self.process.stdout
         self.lines += self.process.stdout.read().splitlines()
         self.process.stdout.close()
+        self._patience.cancel()
         return self.process.wait(30)
 
 
@@ -111,6 +122,7 @@ def ground(folder: Path) -> Iterator[Ground]:
     made = Ground(folder / "data")
     yield made
     for started in made.started:
+        started.forget_patience()
         if started.process.poll() is None:
             started.process.send_signal(signal.SIGINT)
             started.end(signal.SIGTERM)  # the second signal waits for nobody

@@ -78,6 +78,13 @@ def test_a_python_without_venv_is_told_which_package_to_install(venv, monkeypatc
         install.prepare_venv()
 
 
+def test_a_folder_that_is_not_ours_is_named(venv, monkeypatch):
+    monkeypatch.setattr(install.os, "access", lambda path, mode: False)
+
+    with pytest.raises(install.Problem, match=r"cannot write to .*: use a clone in a folder that you own"):
+        install.prepare_venv()
+
+
 def test_an_unfit_python_looks_for_a_fitting_one_and_else_says_so(monkeypatch):
     monkeypatch.setattr(install.sys, "version_info", (3, 9, 2))
     monkeypatch.setattr(install.shutil, "which", lambda name: None)
