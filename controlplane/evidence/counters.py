@@ -103,6 +103,11 @@ def owe(rows: Iterable[Row]) -> None:
     _owed.update(_key(row) for row in rows if row.counted)
 
 
+def is_owed(key: Key) -> bool:
+    """Whether this process knows that the circuit's counters are not whole."""
+    return key in _owed
+
+
 def _countable(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.counted and row.calls]
 
@@ -264,6 +269,6 @@ def _whole_since(state: Mapping[bytes, bytes], field: str) -> float | None:
 def verified(client: redis.Redis, key: Key, policy: CircuitPolicy, reading: Reading) -> None:
     """Write down that no row of this generation is older than its counters."""
     marks = {_since_field(policy.window_s): reading.window_since, "since": reading.streak_since}
-    values = {f"verified:{field}": repr(since) for field, since in marks.items() if since not in (None, float("inf"))}
-    if values:
-        client.hset(str(key), mapping=values)
+    for field, since in marks.items():
+        if since not in (None, float("inf")):
+            client.hset(str(key), f"verified:{field}", repr(since))

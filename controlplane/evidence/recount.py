@@ -49,10 +49,6 @@ SELECT EXISTS (
       AND received_at >= %(horizon)s AND received_at < to_timestamp(%(before)s)
 )
 """  # noqa: S608
-_WAIT = f"""
-SELECT max(at + make_interval(secs => retry_after_s)) FROM observation
-WHERE dependency_id = %s AND received_at >= %s AND counted AND retry_after_s IS NOT NULL AND {_FAILED} > 0
-"""  # noqa: S608
 
 
 def recount(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime) -> Evidence:
@@ -116,15 +112,12 @@ def _add(
 
 def has_rows_before(dependency_id: int, generation: int, before: float, horizon: datetime) -> bool:
     """Whether a row that counts came in before the counters began; then they are not whole."""
-    asked = {"dependency": dependency_id, "generation": generation, "before": before - 0.005, "horizon": horizon}
+    asked: dict[str, Any] = {
+        "dependency": dependency_id,
+        "generation": generation,
+        "before": before - 0.005,
+        "horizon": horizon,
+    }
     with connection.cursor() as cursor:
         cursor.execute(_BEFORE, asked)
         return bool(cursor.fetchone()[0])
-
-
-def longest_wait(dependency_id: int, since: datetime) -> datetime | None:
-    """The latest moment until which a server asked to wait, in any generation's rows received since then."""
-    with connection.cursor() as cursor:
-        cursor.execute(_WAIT, [dependency_id, since])
-        found: datetime | None = cursor.fetchone()[0]
-    return found

@@ -40,7 +40,7 @@ def _counted(
     key: Key, policy: CircuitPolicy, now: datetime, live: Live, begun_at: datetime | None, *, detail: bool
 ) -> Evidence | None:
     """The counters' evidence; None if Redis is away or has forgotten something."""
-    if store.away():
+    if store.away() or counters.is_owed(key):
         return None
     client = redis_clients.blocking()
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 from recloser.core import circuit as core
@@ -14,7 +14,7 @@ from recloser.core.types import Delivery, State
 
 from controlplane import clock
 from controlplane.delivery import publish
-from controlplane.evidence import recount, window
+from controlplane.evidence import window
 from controlplane.evidence.counters import Key
 from controlplane.models import Circuit, Dependency
 from controlplane.selectors import policies
@@ -51,7 +51,7 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True) -> C
     policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=dependency_id)
     before = core_of(row)
     if before.state is not State.CLOSED:
-        return _hear_waits(row, policy, now)
+        return _considered(dependency_id, before, policy)
     if _settling(before, policy, now):
         return _considered(dependency_id, before, policy)
     closely = _look_closely(row.pk)
@@ -67,9 +67,7 @@ def settle_due(*, now: datetime, limit: int = 100) -> list[int]:
     """Judge again the circuits whose suspicion has settled, for processes that died meanwhile; their dependencies."""
     rows = Circuit.objects.filter(suspected_at__isnull=False, sweep_at__lte=now).order_by("sweep_at")
     due = list(rows.values_list("dependency_id", flat=True)[:limit])
-    for dependency_id in due:
-        consider(dependency_id=dependency_id, now=now)
-    return due
+    return [pk for pk in due if transitions.attempt(consider, dependency_id=pk, now=now) is not None]
 
 
 @transaction.atomic
@@ -164,15 +162,6 @@ def _write(
         publish.flush_asked(row.environment_id, [row.dependency.slug], within_ms)
     if transition is not None:
         transitions.announce([row])
-
-
-def _hear_waits(row: Circuit, policy: CircuitPolicy, now: datetime) -> Considered:
-    """Ordinary failures never move an open circuit; an explicit wait among them may put its deadline off."""
-    until = recount.longest_wait(row.dependency_id, now - timedelta(seconds=policy.window_s))
-    before = core_of(row)
-    if until is not None and _lengthened(before, until, now) != before:
-        hear_wait(dependency_id=row.dependency_id, until=until, now=now)
-    return _considered(row.dependency_id, before, policy)
 
 
 def _lengthened(circuit: core.Circuit, until: datetime, now: datetime) -> core.Circuit:

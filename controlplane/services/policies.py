@@ -39,7 +39,7 @@ def publish(
     A dependency sets circuit fields and a tool run fields; an environment and a class set both, under `circuit` and
     `run`. Raises Refused, naming the first field that is wrong; a rejected attempt is on record.
     """
-    place = {"level": level, "side_effect": side_effect, "dependency": dependency, "tool": tool}
+    place: dict[str, Any] = {"level": level, "side_effect": side_effect, "dependency": dependency, "tool": tool}
     try:
         _demand_place(environment, **place)
         _demand_reason(reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -28,11 +28,12 @@ def claim_rounds(*, now: datetime, limit: int = 50) -> list[ProbeRound]:
     )
     locked = due.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("dependency__probe")
     rows = list(locked.order_by("id")[:limit])
-    granted = [made for row in rows if (made := _grant(row, now)) is not None]
+    granted = [made for row in rows if (made := transitions.attempt(_grant, row, now)) is not None]
     transitions.announce([each.circuit for each in granted])
     return granted
 
 
+@transaction.atomic
 def _grant(row: Circuit, now: datetime) -> ProbeRound | None:
     policy = _policy(row)
     bring_up_to_date(row, policy, now)
@@ -52,7 +53,7 @@ def _grant(row: Circuit, now: datetime) -> ProbeRound | None:
         requested_by=asked_by,
         due_at=due_at,
         granted_at=now,
-        lease_expires_at=clock.instant(answer.circuit.round.lease_expires_at),
+        lease_expires_at=datetime.fromtimestamp(answer.circuit.round.lease_expires_at, UTC),
         operation=row.dependency.probe.operation,
     )
 
@@ -121,7 +122,7 @@ def _keep_answer(
 def sweep_due(*, now: datetime, limit: int = 100) -> int:
     """Write down what time alone has changed: leases and overrides run out, lockouts reached; how many circuits."""
     waiting = Circuit.objects.filter(sweep_at__lte=now, suspected_at=None).order_by("sweep_at")
-    return sum(_sweep(pk, now) for pk in waiting.values_list("pk", flat=True)[:limit])
+    return sum(bool(transitions.attempt(_sweep, pk, now)) for pk in waiting.values_list("pk", flat=True)[:limit])
 
 
 @transaction.atomic

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from django.db import connection
+import structlog
+from django.db import InterfaceError, OperationalError, connection
 from recloser.core import circuit as core
 from recloser.core.circuit import Breach, Evidence, WorkerEvidence
 from recloser.core.policy import CircuitPolicy
@@ -37,6 +38,22 @@ MIRRORED = (
 )
 NAMED_SHARES = 20
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """Do it for one circuit of many: what is wrong with one is told, and holds up no other. None if it failed."""
+    try:
+        return work(*args, **kwargs)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("a circuit was skipped", job=getattr(work, "__name__", "?"))
+        return None
+
 
 def core_of(row: Circuit) -> core.Circuit:
     """The circuit that a row holds."""
@@ -60,7 +77,7 @@ def save(
         if after.locked_out_at != before.locked_out_at:
             _note_lockout(row, after)
         return None
-    outage = _outage(row, before, after)
+    outage = _outage(row, before, after, now)
     return Transition.objects.create(
         circuit=row,
         outage=outage,
@@ -111,9 +128,9 @@ def _note_lockout(row: Circuit, after: core.Circuit) -> None:
     Outage.objects.filter(circuit=row, ended_at=None).update(locked_out_at=clock.instant(after.locked_out_at))
 
 
-def _outage(row: Circuit, before: core.Circuit, after: core.Circuit) -> Outage | None:
+def _outage(row: Circuit, before: core.Circuit, after: core.Circuit, now: datetime) -> Outage | None:
     """The episode that this change belongs to: begun by leaving `closed`, ended by returning."""
-    at = clock.instant(after.changed_at)
+    at = clock.instant(after.changed_at) or now
     if before.state is State.CLOSED and after.state is not State.CLOSED:
         return Outage.objects.create(circuit=row, started_at=at, cause=after.cause.value if after.cause else "")
     outage = Outage.objects.filter(circuit=row, ended_at=None).first()

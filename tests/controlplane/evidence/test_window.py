@@ -191,6 +191,15 @@ def test_rows_that_could_not_be_counted_are_not_missed_later(cast, monkeypatch, 
     assert _evidence(cast.search_api).failures == 10
 
 
+def test_whoever_failed_to_count_does_not_trust_the_counters(cast, monkeypatch):
+    observe(cast.sessions[0], cast.search_api, ok=1)
+    monkeypatch.setattr(store, "away", lambda: True)
+    observe(cast.sessions[0], cast.search_api, failures=9)
+    monkeypatch.undo()
+
+    assert _evidence(cast.search_api).failures == 9
+
+
 def test_a_repeated_batch_makes_the_rows_the_truth(cast, frozen_clock):
     row = observe(cast.sessions[0], cast.search_api, failures=4, count=False)
     counters.owe([row])

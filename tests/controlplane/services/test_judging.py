@@ -206,9 +206,10 @@ def test_failures_while_open_do_not_move_the_deadline(cast, consider, row_of, fr
 def test_a_late_wait_from_the_server_lengthens_an_open_circuit(cast, consider, row_of, frozen_clock):
     _open(cast, consider, frozen_clock)
     version = row_of(cast.search_api).version
-    observe(cast.sessions[0], cast.search_api, failures=1, retry_after_s=300, generation=0)
+    until = clock.now() + timedelta(seconds=300)
 
-    consider(cast.search_api)
+    assert circuits.hear_wait(dependency_id=cast.search_api.pk, until=until, now=clock.now())
+    assert not circuits.hear_wait(dependency_id=cast.search_api.pk, until=until, now=clock.now())
 
     row = row_of(cast.search_api)
     assert (row.due_at, row.version) == (clock.now() + timedelta(seconds=300), version + 1)
@@ -222,6 +223,26 @@ def test_a_wait_known_at_the_opening_is_kept(cast, consider, row_of, frozen_cloc
     consider(cast.search_api)
 
     assert row_of(cast.search_api).due_at == clock.now() + timedelta(seconds=119.5)
+
+
+def test_a_wait_means_nothing_to_a_closed_circuit(cast, row_of):
+    until = clock.now() + timedelta(seconds=300)
+
+    assert not circuits.hear_wait(dependency_id=cast.search_api.pk, until=until, now=clock.now())
+    assert row_of(cast.search_api).due_at is None
+
+
+def test_one_circuit_that_cannot_be_read_holds_up_no_other(cast, consider, row_of, frozen_clock, caplog):
+    for dependency in (cast.search_api, cast.crm_db):
+        _break(cast, dependency)
+        consider(dependency)
+    frozen_clock.advance(0.6)
+    row = row_of(cast.search_api)
+    row.core["state"] = "ajar"
+    row.save(update_fields=["core"])
+
+    assert circuits.settle_due(now=clock.now()) == [cast.crm_db.pk]
+    assert row_of(cast.crm_db).state == "open"
 
 
 def test_late_results_of_an_older_generation_open_nothing(cast, consider, row_of, frozen_clock):
