@@ -214,5 +214,7 @@ def worker_fault(evidence: Evidence, policy: CircuitPolicy) -> str | None:
     failing = [own for own in evidence.workers if _fails_at(limit)(own)]
     if len(failing) != 1 or failing[0].failures < (policy.worker_consecutive_failures or 5):
         return None
-    others_succeed = evidence.ok + evidence.empty > failing[0].ok
-    return failing[0].worker if others_succeed else None
+    sick = failing[0]
+    rest_ok, rest_failures = evidence.ok + evidence.empty - sick.ok, evidence.failures - sick.failures
+    others_succeed = rest_ok > 0 and rest_failures <= limit / 2 * (rest_ok + rest_failures)
+    return sick.worker if others_succeed else None
