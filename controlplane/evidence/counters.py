@@ -18,7 +18,7 @@ from typing import Any
 
 import redis
 import redis.asyncio
-from recloser.core.circuit import Evidence, breaches
+from recloser.core.circuit import Evidence, WorkerEvidence, breaches, worker_fault
 from recloser.core.policy import CircuitPolicy
 from recloser.core.window import bucket_of, live_buckets
 
@@ -196,9 +196,12 @@ def _queue_wait(pipeline: Any, row: Row) -> None:
 
 
 def read(
-    client: redis.Redis, key: Key, policy: CircuitPolicy, now: float, *, live: Live, detail: bool = False
+    client: redis.Redis, key: Key, policy: CircuitPolicy, now: float, *, live: Live, closely: bool = False
 ) -> Reading | None:
-    """The window as counted; None where nothing is counted. The parts by worker only when they can matter."""
+    """The window as counted; None where nothing is counted.
+
+    The parts by worker are read only when a shared rule may hold or, `closely`, a worker may be failing alone.
+    """
     numbers = live_buckets(now, policy.window_s)
     state, witnesses, waits, *buckets = _totals(client, key, policy.window_s, numbers)
     if not state:
@@ -208,11 +211,22 @@ def read(
     for bucket in buckets:
         _add_totals(tally, bucket)
     tally.retry_until = max((score for name, score in waits if int(name) in numbers), default=None)
-    evidence = evidence_of(tally, live, now)
-    if detail or breaches(evidence, dataclasses.replace(policy, min_workers=0)):
+    evidence = evidence_of(tally, live, now, detailed=False)
+    if _may_matter(evidence, policy) or (closely and _one_may_fail_alone(evidence, policy)):
         _add_detail(tally, client, key, policy.window_s, present)
         evidence = evidence_of(tally, live, now)
     return _reading(evidence, state, policy.window_s)
+
+
+def _may_matter(totals: Evidence, policy: CircuitPolicy) -> bool:
+    """A rule holds, but for its witnesses."""
+    return bool(breaches(totals, dataclasses.replace(policy, min_workers=0)))
+
+
+def _one_may_fail_alone(totals: Evidence, policy: CircuitPolicy) -> bool:
+    """It would be a worker fault if all failures were one worker's."""
+    suspect = WorkerEvidence("", failures=totals.failures, calls=totals.failures)
+    return worker_fault(dataclasses.replace(totals, workers=(suspect,)), policy) is not None
 
 
 def _totals(client: redis.Redis, key: Key, window_s: float, numbers: Iterable[int]) -> list[Any]:
@@ -240,13 +254,17 @@ def _add_totals(tally: Tally, bucket: Mapping[bytes, bytes]) -> None:
 
 
 def _add_detail(tally: Tally, client: redis.Redis, key: Key, window_s: float, numbers: list[int]) -> None:
+    """One hash a bucket, which in a large fleet is tens of thousands of fields: hence summed before it is decoded."""
     pipeline = client.pipeline(transaction=False)
     for number in numbers:
         pipeline.hgetall(_bucket_key(key, "d", window_s, number))
+    sums: dict[bytes, int] = {}
     for bucket in pipeline.execute():
         for field, value in bucket.items():
-            voice, _, name = field.rpartition(b":")
-            tally.voice(*_split(voice)).add(name.decode(), int(value))
+            sums[field] = sums.get(field, 0) + int(value)
+    for field, total in sums.items():
+        voice, _, name = field.rpartition(b":")
+        tally.voice(*_split(voice)).add(name.decode(), total)
 
 
 def _reading(evidence: Evidence, state: Mapping[bytes, bytes], window_s: float) -> Reading:

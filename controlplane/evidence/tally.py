@@ -52,10 +52,9 @@ class Tally:
         return self.voices.setdefault((worker, session), Sums())
 
 
-def evidence_of(tally: Tally, live: Live, now: float) -> Evidence:
-    """The snapshot that a circuit is judged by; without voices in the tally, the totals alone."""
+def evidence_of(tally: Tally, live: Live, now: float, *, detailed: bool = True) -> Evidence:
+    """The snapshot that a circuit is judged by; without detail, the totals alone."""
     total = tally.total
-    known = bool(tally.voices)
     waiting = tally.retry_until is not None and tally.retry_until > now
     return Evidence(
         ok=total.ok,
@@ -64,8 +63,8 @@ def evidence_of(tally: Tally, live: Live, now: float) -> Evidence:
         slow=total.slow,
         calls=total.calls,
         streak=tally.streak,
-        workers=_own(tally, 0) if known or tally.witnesses else (),
-        sessions=_own(tally, 1) if known or tally.witnesses else (),
+        workers=_own(tally, 0) if detailed else (),
+        sessions=_own(tally, 1) if detailed else (),
         live_workers=live.workers,
         live_sessions=live.sessions,
         operation=_only(tally.operations),

@@ -22,29 +22,29 @@ def evidence(
     now: datetime,
     *,
     begun_at: datetime | None,
-    detail: bool = False,
+    closely: bool = False,
     bad_sample: bool = True,
 ) -> Evidence:
     """What is known of a circuit's generation, which began at `begun_at`, in its window ending now.
 
-    `detail`: every worker's part, although no rule may hold. `bad_sample`: the newest sample failed or was slow.
+    `closely`: look for a worker that fails alone, too. `bad_sample`: the newest sample failed or was slow.
     """
     present = live(key.environment_id, now)
-    found = _counted(key, policy, now, present, begun_at, detail=detail)
+    found = _counted(key, policy, now, present, begun_at, closely=closely)
     if found is None:
         found = recount.of_rows(key.dependency_id, key.generation, policy, now, present)
     return dataclasses.replace(found, completed_by_bad_sample=bad_sample)
 
 
 def _counted(
-    key: Key, policy: CircuitPolicy, now: datetime, live: Live, begun_at: datetime | None, *, detail: bool
+    key: Key, policy: CircuitPolicy, now: datetime, live: Live, begun_at: datetime | None, *, closely: bool
 ) -> Evidence | None:
     """The counters' evidence; None if Redis is away or has forgotten something."""
     if store.away() or counters.is_owed(key):
         return None
     client = redis_clients.blocking()
     try:
-        reading = counters.read(client, key, policy, now.timestamp(), live=live, detail=detail)
+        reading = counters.read(client, key, policy, now.timestamp(), live=live, closely=closely)
         if reading is not None and not _whole(reading, policy, now, live):
             reading = _verified(client, key, policy, reading, now, begun_at)
     except store.FAILURES as error:

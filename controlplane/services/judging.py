@@ -54,10 +54,9 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True) -> C
         return _considered(dependency_id, before, policy)
     if _settling(before, policy, now):
         return _considered(dependency_id, before, policy)
-    closely = _look_closely(row.pk)
-    evidence = _evidence(row, before, policy, now, bad_sample=bad_sample, closely=closely)
+    evidence = _evidence(row, before, policy, now, bad_sample=bad_sample)
     judgement = core.judge(before, evidence, policy, clock.seconds(now))
-    _note_findings(row, judgement, now, closely=closely)
+    _note_findings(row, evidence, judgement, now)
     if judgement.circuit == before:
         return _considered(dependency_id, before, policy)
     return _decide(row.pk, before.generation, evidence, policy, now)
@@ -120,11 +119,12 @@ def _considered(
 
 
 def _evidence(
-    row: Circuit, circuit: core.Circuit, policy: CircuitPolicy, now: datetime, *, bad_sample: bool, closely: bool
+    row: Circuit, circuit: core.Circuit, policy: CircuitPolicy, now: datetime, *, bad_sample: bool
 ) -> Evidence:
     key = Key(row.environment_id, row.dependency_id, circuit.generation)
     begun_at = clock.instant(circuit.changed_at)
-    return window.evidence(key, policy, now, begun_at=begun_at, detail=closely, bad_sample=bad_sample)
+    closely = time.monotonic() - _looked.get(row.pk, float("-inf")) >= LOOK_CLOSELY_S
+    return window.evidence(key, policy, now, begun_at=begun_at, closely=closely, bad_sample=bad_sample)
 
 
 @transaction.atomic
@@ -171,23 +171,19 @@ def _lengthened(circuit: core.Circuit, until: datetime, now: datetime) -> core.C
 _looked: dict[int, float] = {}
 
 
-def _look_closely(circuit_id: int) -> bool:
-    """True now and then: read every worker's part although no rule holds."""
-    at = time.monotonic()
-    if at - _looked.get(circuit_id, float("-inf")) < LOOK_CLOSELY_S:
-        return False
-    _looked[circuit_id] = at
-    return True
-
-
-def _note_findings(row: Circuit, judgement: Judgement, now: datetime, *, closely: bool) -> None:
+def _note_findings(row: Circuit, evidence: Evidence, judgement: Judgement, now: datetime) -> None:
     """Keep on the row what the Board has to name: a worker that fails alone, a quorum out of reach."""
     changes: dict[str, object] = {}
     if judgement.quorum_out_of_reach != (row.quorum_short_at is not None):
         changes["quorum_short_at"] = now if judgement.quorum_out_of_reach else None
-    if closely and judgement.worker_fault is not None:
-        changes |= {"fault_worker_id": int(judgement.worker_fault), "fault_seen_at": now}
-    elif closely and row.fault_seen_at is not None:
-        changes |= {"fault_worker_id": None, "fault_seen_at": None}
+    if evidence.workers:
+        _looked[row.pk] = time.monotonic()
+        changes |= _fault(row, judgement, now)
     if changes:
         Circuit.objects.filter(pk=row.pk).update(**changes)
+
+
+def _fault(row: Circuit, judgement: Judgement, now: datetime) -> dict[str, object]:
+    if judgement.worker_fault is not None:
+        return {"fault_worker_id": int(judgement.worker_fault), "fault_seen_at": now}
+    return {} if row.fault_seen_at is None else {"fault_worker_id": None, "fault_seen_at": None}

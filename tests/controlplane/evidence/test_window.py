@@ -28,11 +28,17 @@ def _key(dependency, generation=0):
     return Key(dependency.environment_id, dependency.pk, generation)
 
 
-def _counted(dependency, policy=POLICY, *, detail=True, generation=0):
+def _counted(dependency, policy=POLICY, *, closely=True, generation=0):
     now = clock.now()
     key = _key(dependency, generation)
     present = live.live(dependency.environment_id, now)
-    return counters.read(redis_clients.blocking(), key, policy, now.timestamp(), live=present, detail=detail).evidence
+    return counters.read(redis_clients.blocking(), key, policy, now.timestamp(), live=present, closely=closely).evidence
+
+
+@pytest.fixture
+def every_part(monkeypatch):
+    """Read the parts by worker whether or not they can matter."""
+    monkeypatch.setattr(counters, "_may_matter", lambda totals, policy: True)
 
 
 def _recounted(dependency, policy=POLICY, generation=0):
@@ -40,12 +46,7 @@ def _recounted(dependency, policy=POLICY, generation=0):
 
 
 def _evidence(dependency, policy=POLICY, generation=0):
-    return window.evidence(_key(dependency, generation), policy, clock.now(), begun_at=None, detail=True)
-
-
-def _bad_parts(evidence):
-    """Of the workers' parts those that both ways must name; the counters leave out who only succeeded."""
-    return {own for own in evidence.workers if own.failures or own.slow or own.last_failed}
+    return window.evidence(_key(dependency, generation), policy, clock.now(), begun_at=None, closely=True)
 
 
 SLICES = st.fixed_dictionaries(
@@ -66,7 +67,7 @@ SLICES = st.fixed_dictionaries(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slices=st.lists(SLICES, max_size=12))
-def test_counters_and_rows_agree_on_any_batches(cast, frozen_clock, slices):
+def test_counters_and_rows_agree_on_any_batches(cast, every_part, frozen_clock, slices):
     dependency = factories.dependency(cast.prod, f"any-{clock.now().timestamp()}-{id(slices)}")
     dependency.tools.add(cast.tools["web_search"])
     for one in slices:
@@ -106,7 +107,7 @@ def test_rejected_arguments_are_in_no_sum_and_leave_the_streak_alone(cast):
         assert (evidence.judged, evidence.streak) == (2, 2)
 
 
-def test_a_success_ends_the_streak_and_forgets_who_was_in_it(cast):
+def test_a_success_ends_the_streak_and_forgets_who_was_in_it(cast, every_part):
     observe(cast.sessions[0], cast.search_api, failures=3)
     observe(cast.sessions[1], cast.search_api, ok=1, failures=2, streak=2)
 
@@ -126,15 +127,23 @@ def test_each_generation_starts_clean(cast):
 def test_parts_by_worker_are_read_only_when_a_rule_may_hold(cast):
     observe(cast.sessions[0], cast.search_api, ok=30)
     observe(cast.sessions[0], cast.search_api, failures=1, ok=1, streak=0)
-    quiet = _counted(cast.search_api, detail=False)
+    quiet = _counted(cast.search_api, closely=False)
     observe(cast.sessions[0], cast.search_api, failures=40)
     observe(cast.sessions[1], cast.search_api, failures=9)
 
     assert quiet.workers == ()
-    assert len(_counted(cast.search_api, detail=False).workers) == 2
+    assert len(_counted(cast.search_api, closely=False).workers) == 2
 
 
-def test_on_one_instance_sessions_are_the_voices(cast):
+def test_one_sick_worker_is_looked_for_only_closely(cast):
+    observe(cast.sessions[1], cast.search_api, ok=30)
+    observe(cast.sessions[0], cast.search_api, failures=5, ok=1, streak=0)
+
+    assert _counted(cast.search_api, closely=False).workers == ()
+    assert [own.failures for own in _counted(cast.search_api).workers] == [5]
+
+
+def test_on_one_instance_sessions_are_the_voices(cast, every_part):
     for session in cast.sessions[1:]:
         session.delete()
     second = factories.session(cast.workers[0])
@@ -171,7 +180,7 @@ def test_after_an_emptied_store_the_streak_stays_whole_beyond_the_window(cast, f
     assert _evidence(cast.search_api).streak == 5
 
 
-def test_the_first_counters_of_a_generation_are_trusted_at_once(cast, monkeypatch):
+def test_the_first_counters_of_a_generation_are_trusted_at_once(cast, every_part, monkeypatch):
     observe(cast.sessions[0], cast.search_api, failures=2)
     first = _evidence(cast.search_api)
     monkeypatch.setattr(recount, "has_rows_before", None)
