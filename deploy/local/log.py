@@ -39,7 +39,8 @@ class Log:
         """Bytes as they come from a process; what is no whole line yet waits."""
         *lines, self._rest[name] = (self._rest.get(name, b"") + data).split(b"\n")
         for line in lines:
-            self.line(name, line.decode(errors="replace").rstrip("\r"))
+            if line.strip():  # blank lines set off paragraphs, of which there are none between many voices
+                self.line(name, line.decode(errors="replace").rstrip("\r"))
 
     def flush(self, name: str) -> None:
         """The last line of a process that ended in the middle of it."""
