@@ -79,7 +79,8 @@ ENTRY = """jsonb_build_object(
     'state', c.state, 'mode', c.mode, 'generation', c.generation,
     'mode_expires_at', extract(epoch FROM c.mode_expires_at), 'cause', nullif(c.cause, ''),
     'opened_at', extract(epoch FROM c.opened_at), 'due_at', c.core->'due_at',
-    'suspected', c.suspected_at IS NOT NULL, 'operation', c.core->'operation')"""
+    'suspected', c.suspected_at IS NOT NULL, 'operation', c.core->'operation',
+    'tripped_by', c.core->'tripped_by')"""
 """One circuit as agents see it, in SQL over `controlplane_circuit c`; its policy's `delivery` is added to it."""
 
 _CIRCUITS = f"""

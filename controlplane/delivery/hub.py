@@ -20,11 +20,11 @@ from django.db import Error as DatabaseError
 from controlplane import redis_clients
 from controlplane.delivery import documents, publish, versions
 from controlplane.delivery.documents import Circuits
-from controlplane.models import AgentKey, Environment
+from controlplane.models import AgentKey
 from controlplane.threads import Threads
 
 POLL_S = 1.0
-BETWEEN_READS_S = 0.1
+BETWEEN_LOOKS_S = 0.1
 """Hints in between are told together."""
 QUEUED = 64
 """Events that a listener may be behind before it is cut."""
@@ -74,7 +74,6 @@ class _Channel:
     document: Circuits | None = None
     listeners: set[Listener] = field(default_factory=set)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    again: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,6 @@ class Look:
 
     versions: Mapping[int, versions.Versions]
     revoked: frozenset[int]
-    environments: Mapping[int, str]
 
 
 class Hub:
@@ -95,8 +93,7 @@ class Hub:
         self._watchers: set[Watcher] = set()
         self._seen: dict[int, versions.Versions] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._reading: dict[int, asyncio.Task[None]] = {}
-        self.environments: Mapping[int, str] = {}
+        self._hinted = asyncio.Event()
         self.streams = 0
         self.leaving = False
 
@@ -107,10 +104,9 @@ class Hub:
     async def close(self) -> None:
         """End every stream and stop."""
         self.farewell()
-        tasks = [*self._tasks, *self._reading.values()]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def farewell(self) -> None:
         """Say goodbye to every stream; it ends by itself."""
@@ -151,58 +147,37 @@ class Hub:
         seen = self._seen.values() if environment_id is None else [self._seen.get(environment_id)]
         return sum(each.circuits for each in seen if each)
 
-    def stir(self, environment_id: int) -> None:
-        """Something else than a document changed, such as a report of a run."""
-        for watcher in self._watchers:
-            if watcher.environment_id in (None, environment_id):
-                watcher.changed.set()
-
     def _listeners(self) -> list[Listener]:
         return [listener for channel in self._channels.values() for listener in channel.listeners]
 
     async def _poll(self) -> None:
         while True:
+            self._hinted.clear()
             try:
-                self._looked(await self._threads.run(_look, self._keys()))
+                await self._looked(await self._threads.run(_look, self._keys()))
             except DatabaseError as error:
                 log.warning("versions_not_read", error=type(error).__name__)
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(BETWEEN_LOOKS_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hinted.wait(), POLL_S - BETWEEN_LOOKS_S)
 
     def _keys(self) -> list[int]:
         return list({listener.key_id for listener in self._listeners()})
 
-    def _looked(self, look: Look) -> None:
-        self.environments = look.environments
+    async def _looked(self, look: Look) -> None:
         for listener in self._listeners():
             if listener.key_id in look.revoked:
                 listener.end()
-        for environment_id, version in look.versions.items():
-            before, self._seen[environment_id] = self._seen.get(environment_id), version
-            if before is not None and before != version:
-                self.stir(environment_id)
-            channel = self._channels.get(environment_id)
-            if channel and channel.document and _behind(channel.document, version):
-                self._refresh(environment_id)
+        changed = {pk for pk, version in look.versions.items() if self._seen.get(pk) not in (None, version)}
+        self._seen = dict(look.versions)
+        for watcher in self._watchers:
+            if changed and watcher.environment_id in (None, *changed):
+                watcher.changed.set()
+        await asyncio.gather(*[self._read(pk) for pk in look.versions if self._is_behind(pk)])
 
-    def _refresh(self, environment_id: int) -> None:
-        """Read and tell, soon; what is asked meanwhile is told by one more reading."""
-        channel = self._channels.get(environment_id)
-        if channel is None or not channel.listeners:
-            return
-        channel.again.set()
-        if environment_id not in self._reading:
-            self._reading[environment_id] = asyncio.create_task(self._read_on(environment_id, channel))
-
-    async def _read_on(self, environment_id: int, channel: _Channel) -> None:
-        try:
-            while channel.again.is_set():
-                channel.again.clear()
-                await self._read(environment_id)
-                await asyncio.sleep(BETWEEN_READS_S)
-        except DatabaseError as error:
-            log.warning("circuits_not_read", error=type(error).__name__)
-        finally:
-            self._reading.pop(environment_id, None)
+    def _is_behind(self, environment_id: int) -> bool:
+        channel, version = self._channels.get(environment_id), self._seen[environment_id]
+        return channel is not None and channel.document is not None and _behind(channel.document, version)
 
     async def _read(self, environment_id: int) -> Circuits:
         channel = self._channels[environment_id]
@@ -242,9 +217,8 @@ class Hub:
             return
         if hint.kind == "flush":
             self._ask_to_flush(hint)
-            return
-        self._refresh(hint.environment)
-        self.stir(hint.environment)
+        else:
+            self._hinted.set()
 
     def _ask_to_flush(self, hint: _Hint) -> None:
         if channel := self._channels.get(hint.environment):
@@ -282,5 +256,4 @@ def _look(key_ids: Iterable[int]) -> Look:
     return Look(
         versions=versions.all_known(),
         revoked=frozenset(asked.difference(valid)),
-        environments=dict(Environment.objects.values_list("id", "slug")),
     )

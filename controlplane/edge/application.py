@@ -107,9 +107,7 @@ class Edge:
     async def _batch(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         caller = await self._keys.caller(headers)
-        taken = await self._batches.serve(caller, headers, receive, send)
-        if taken.rows and not taken.repeat:
-            self.hub.stir(caller.environment_id)
+        await self._batches.serve(caller, headers, receive, send)
 
     async def _config(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)

@@ -32,7 +32,7 @@ class Batches:
         self._considering = considering
         self._load = Load()
 
-    async def serve(self, caller: Caller, headers: Headers, receive: Receive, send: Send) -> Taken:
+    async def serve(self, caller: Caller, headers: Headers, receive: Receive, send: Send) -> None:
         """Take one batch and answer; what is acknowledged is committed, whatever fails after it."""
         started = time.monotonic()
         batch = decoded(await body_of(receive, headers))
@@ -41,7 +41,6 @@ class Batches:
         await self._follow(taken)
         self._load.took(time.monotonic() - started)
         await answer(send, 200, msgspec.json.encode(self._answer(taken)))
-        return taken
 
     async def _take(self, caller: Caller, batch: Batch) -> Taken:
         try:
@@ -114,8 +113,8 @@ def _mend(message: str) -> str:
 
 
 def _check_belongs(caller: Caller, batch: Batch) -> None:
-    if batch.environment != caller.environment:
+    if batch.environment not in (None, caller.environment):
         mend = f"use a key of {batch.environment}, or send to {caller.environment}"
         raise Problem(403, "wrong_environment", "the key belongs to another environment", mend, field="environment")
-    if batch.agent is not msgspec.UNSET and batch.agent != caller.agent:
+    if batch.agent not in (None, caller.agent):
         raise Problem(403, "wrong_agent", "the key belongs to another agent", "use that agent's own key", field="agent")

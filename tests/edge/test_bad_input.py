@@ -162,7 +162,7 @@ def test_a_field_that_does_not_fit_is_named(agent, field, change):
         ("span_s", {"span_s": -1}),
         ("counts.ok", {"counts": {"ok": -1}}),
         ("counts.ok", {"counts": {"ok": 1.5}}),
-        ("counts.ok", {"counts": {"ok": 10**9}}),
+        ("counts.ok", {"counts": {"ok": 2**31}}),
         ("counts.exploded", {"counts": {"exploded": 1}}),
         ("attempts", {"attempts": 2**40}),
         ("latency_ms.hist", {"latency_ms": {"hist": [0] * 17}}),

@@ -61,6 +61,7 @@ def test_the_answer_names_the_circuit_of_every_dependency_named(agent):
         "due_at": None,
         "suspected": False,
         "operation": None,
+        "tripped_by": None,
     }
     assert answer["config"][0] == answer["circuits_version"][0]
 
@@ -75,6 +76,13 @@ def test_a_repeated_batch_is_acknowledged_and_changes_nothing(agent):
     assert again["ack"] == 1
     assert again["circuits"] == first["circuits"]
     assert (Observation.objects.count(), Trip.objects.count(), Run.objects.count()) == (1, 1, 1)
+
+
+def test_the_environment_may_be_left_to_the_key(agent):
+    batch = agent.batch(observations=[observation()])
+    del batch["environment"]
+
+    assert agent.post(batch).json()["ack"] == 1
 
 
 def test_an_older_number_is_acknowledged_with_the_highest_and_not_taken(agent):
@@ -242,6 +250,13 @@ def test_of_a_run_s_reports_the_highest_revision_wins(agent):
 
     row = Run.objects.get()
     assert (row.steps, row.status, row.ended_at is not None) == (15, "finished", True)
+
+
+def test_a_run_with_overlong_texts_is_kept_with_their_beginning(agent):
+    agent.send(runs=[harness.run(end_cause="error:" + "x" * 90, disclosure="y" * 5000, task_kind="z" * 150)])
+
+    row = Run.objects.get()
+    assert (len(row.end_cause), len(row.disclosure), len(row.task_kind)) == (30, 1000, 100)
 
 
 def test_a_run_of_another_agent_is_not_overwritten(agent, edge, prod):

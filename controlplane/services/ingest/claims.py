@@ -17,6 +17,9 @@ NOBODY = 0
 
 BUCKETS = 16
 
+KEPT_CHARACTERS = {"task_kind": 100, "end_cause": 30, "disclosure": 1000}
+"""A run is worth more than the end of a long text."""
+
 
 @dataclass(slots=True)
 class Claims:
@@ -124,8 +127,7 @@ def _latest(runs: list[wire.Run]) -> list[wire.Run]:
 def _run(run: wire.Run) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(run)
     del plain["step_log"]
-    empty = {name: plain[name] or "" for name in ("task_kind", "end_cause", "disclosure")}
-    return {**plain, **empty}
+    return {**plain, **{name: (plain[name] or "")[:longest] for name, longest in KEPT_CHARACTERS.items()}}
 
 
 def _step_log(run: wire.Run) -> dict[str, Any]:

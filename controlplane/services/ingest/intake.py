@@ -258,6 +258,7 @@ _PLAINLY_CLOSED = {
     "due_at": None,
     "suspected": False,
     "operation": None,
+    "tripped_by": None,
 }
 
 

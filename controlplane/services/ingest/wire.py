@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 from recloser.core.types import Action, Delivery, Outcome, Scope, Signal
 
 YEAR_S = 366 * 86_400.0
@@ -15,12 +15,13 @@ PRINTABLE = r"\A[^\x00-\x1f\x7f]*\Z"
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=PRINTABLE)]
 Text = Annotated[str, Meta(max_length=200, pattern=PRINTABLE)]
 Word = Annotated[str, Meta(max_length=64, pattern=PRINTABLE)]
-Prose = Annotated[str, Meta(max_length=1000, pattern=r"\A[^\x00-\x08\x0b-\x1f\x7f]*\Z")]
+Prose = Annotated[str, Meta(max_length=20_000, pattern=r"\A[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*\Z")]
 Age = Annotated[float, Meta(ge=0, le=YEAR_S)]
-Number = Annotated[float, Meta(ge=0, le=1e12)]
-Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Number = Annotated[float, Meta(ge=0, le=1e15)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""Slices that waited for long merge, so a count may be large; how much of it counts is the caps' affair."""
 Whole = Annotated[int, Meta(ge=0, le=2**53)]
-Step = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Step = Count
 Version = tuple[Annotated[str, Meta(max_length=40, pattern=PRINTABLE)], Whole]
 Facts = Annotated[dict[Name, float | Text | None], Meta(max_length=20)]
 
@@ -138,13 +139,13 @@ class Run(Struct):
     status: Literal["running", "finished", "ended"]
     started_age_s: Age
     parent: UUID | None = None
-    task_kind: Annotated[str, Meta(max_length=100, pattern=PRINTABLE)] | None = None
+    task_kind: Text | None = None
     ended_age_s: Age | None = None
     steps: Step = 0
     step_limit: Step | None = None
     degraded: bool = False
     disclosed: bool | None = None
-    end_cause: Annotated[str, Meta(max_length=30, pattern=PRINTABLE)] | None = None
+    end_cause: Text | None = None
     tools: Annotated[list[Name], Meta(max_length=500)] = []
     missing: Annotated[list[Missing], Meta(max_length=500)] = []
     disclosure: Prose | None = None
@@ -159,11 +160,11 @@ class Batch(Struct):
     """What a session sends, numbered."""
 
     format: Literal[1]
-    environment: Name
     session: UUID
     seq: Annotated[int, Meta(ge=1, le=2**53)]
     instance: Name
-    agent: Name | UnsetType = UNSET
+    environment: Name | None = None
+    agent: Name | None = None
     sdk: Annotated[str, Meta(max_length=60, pattern=PRINTABLE)] = ""
     pid: Step | None = None
     feed: Annotated[str, Meta(max_length=10, pattern=PRINTABLE)] = ""
