@@ -15,15 +15,15 @@ from controlplane.evidence.live import Live, live
 from controlplane.evidence.tally import Tally, evidence_of
 from controlplane.models import Dependency
 
-_FAILED = "(retryable_error + timeout + rate_limited)"
-_CALLS = f"(ok + empty + {_FAILED})"
+FAILED = "(retryable_error + timeout + rate_limited)"
+_CALLS = f"(ok + empty + {FAILED})"
 _OURS = """
 dependency_id = %(dependency)s AND generation = %(generation)s AND counted
 AND NOT key_id = ANY(%(keys)s::bigint[]) AND NOT worker_id = ANY(%(workers)s::bigint[])
 """
 _WINDOW = f"""
-SELECT worker_id, session_id, operation, sum(ok), sum(empty), sum({_FAILED}), sum(LEAST(slow, {_CALLS})),
-       max(extract(epoch FROM at)::float8 + retry_after_s) FILTER (WHERE {_FAILED} > 0)
+SELECT worker_id, session_id, operation, sum(ok), sum(empty), sum({FAILED}), sum(LEAST(slow, {_CALLS})),
+       max(extract(epoch FROM at)::float8 + retry_after_s) FILTER (WHERE {FAILED} > 0)
 FROM observation
 WHERE {_OURS} AND received_at >= %(since)s
   AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
@@ -35,11 +35,11 @@ WITH ended AS (
     WHERE {_OURS} AND received_at >= %(horizon)s AND ok + empty > 0
     ORDER BY received_at DESC, id DESC LIMIT 1
 )
-SELECT o.worker_id, o.session_id, sum(LEAST(o.streak, {_FAILED}))
+SELECT o.worker_id, o.session_id, sum(LEAST(o.streak, {FAILED}))
 FROM observation o LEFT JOIN ended ON true
 WHERE {_OURS} AND o.received_at >= COALESCE(ended.received_at, %(horizon)s)
   AND (ended.id IS NULL OR (o.received_at, o.id) >= (ended.received_at, ended.id))
-  AND LEAST(o.streak, {_FAILED}) > 0
+  AND LEAST(o.streak, {FAILED}) > 0
 GROUP BY 1, 2
 """  # noqa: S608
 _BEFORE = f"""

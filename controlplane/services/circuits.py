@@ -1,6 +1,6 @@
 """The shared circuits: considered, probed, swept, and held by hand. The core decides; here it is written down."""
 
-from controlplane.services.judging import Considered, consider, hear_wait, settle_due
+from controlplane.services.judging import Considered, consider, hear_wait, recheck_lately_failing, settle_due
 from controlplane.services.overrides import acknowledge, force_close, hold_closed, hold_open, probe_now, release
 from controlplane.services.rounds import claim_rounds, finish_round, next_due_at, shift_deadlines, sweep_due
 from controlplane.services.transitions import core_of
@@ -18,6 +18,7 @@ __all__ = [
     "hold_open",
     "next_due_at",
     "probe_now",
+    "recheck_lately_failing",
     "release",
     "settle_due",
     "shift_deadlines",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from recloser.core import circuit as core
 from recloser.core.circuit import Evidence, Judgement
 from recloser.core.policy import CircuitPolicy
@@ -14,7 +14,7 @@ from recloser.core.types import Delivery, State
 
 from controlplane import clock
 from controlplane.delivery import publish
-from controlplane.evidence import window
+from controlplane.evidence import recount, window
 from controlplane.evidence.counters import Key
 from controlplane.models import Circuit, Dependency
 from controlplane.selectors import policies
@@ -42,10 +42,11 @@ class Considered:
     would_have_tripped: bool = False
 
 
-def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True) -> Considered:
+def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True, by_rows: bool = False) -> Considered:
     """Judge a circuit by its window, and write what follows. Any number of processes may do so at once.
 
-    `bad_sample`: something failing or slow has just been counted; without, nothing new may open it.
+    `bad_sample`: something failing or slow has just been counted; without, nothing new may open it. `by_rows`: ask
+    Postgres, whatever the counters say.
     """
     row = find(dependency_id)
     policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=dependency_id)
@@ -54,7 +55,7 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True) -> C
         return _considered(dependency_id, before, policy)
     if _settling(before, policy, now):
         return _considered(dependency_id, before, policy)
-    evidence = _evidence(row, before, policy, now, bad_sample=bad_sample)
+    evidence = _evidence(row, before, policy, now, bad_sample=bad_sample, by_rows=by_rows)
     judgement = core.judge(before, evidence, policy, clock.seconds(now))
     _note_findings(row, evidence, judgement, now)
     if judgement.circuit == before:
@@ -67,6 +68,27 @@ def settle_due(*, now: datetime, limit: int = 100) -> list[int]:
     rows = Circuit.objects.filter(suspected_at__isnull=False, sweep_at__lte=now).order_by("sweep_at")
     due = list(rows.values_list("dependency_id", flat=True)[:limit])
     return [pk for pk in due if transitions.attempt(consider, dependency_id=pk, now=now) is not None]
+
+
+_LATELY_FAILING = f"""
+SELECT c.dependency_id FROM controlplane_circuit c
+WHERE c.state = 'closed' AND EXISTS (
+    SELECT FROM observation o
+    WHERE o.dependency_id = c.dependency_id AND o.received_at >= %s AND o.counted AND o.generation = c.generation
+      AND {recount.FAILED} + o.slow > 0
+)
+ORDER BY c.dependency_id LIMIT %s
+"""  # noqa: S608
+
+
+def recheck_lately_failing(*, now: datetime, since_s: float = 30.0, limit: int = 100) -> list[int]:
+    """Judge closed circuits by the rows of the last moments: what a process stored and died before it was judged."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LATELY_FAILING, [now - timedelta(seconds=since_s), limit])
+        found = [pk for (pk,) in cursor.fetchall()]
+    for dependency_id in found:
+        transitions.attempt(consider, dependency_id=dependency_id, now=now, by_rows=True)
+    return found
 
 
 @transaction.atomic
@@ -119,12 +141,12 @@ def _considered(
 
 
 def _evidence(
-    row: Circuit, circuit: core.Circuit, policy: CircuitPolicy, now: datetime, *, bad_sample: bool
+    row: Circuit, circuit: core.Circuit, policy: CircuitPolicy, now: datetime, *, bad_sample: bool, by_rows: bool
 ) -> Evidence:
     key = Key(row.environment_id, row.dependency_id, circuit.generation)
     begun_at = clock.instant(circuit.changed_at)
     closely = time.monotonic() - _looked.get(row.pk, float("-inf")) >= LOOK_CLOSELY_S
-    return window.evidence(key, policy, now, begun_at=begun_at, closely=closely, bad_sample=bad_sample)
+    return window.evidence(key, policy, now, begun_at=begun_at, closely=closely, bad_sample=bad_sample, by_rows=by_rows)
 
 
 @transaction.atomic

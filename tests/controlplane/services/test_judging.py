@@ -225,6 +225,16 @@ def test_a_wait_known_at_the_opening_is_kept(cast, consider, row_of, frozen_cloc
     assert row_of(cast.search_api).due_at == clock.now() + timedelta(seconds=119.5)
 
 
+def test_what_was_stored_and_never_counted_nor_considered_is_found_by_the_slow_sweep(cast, row_of, frozen_clock):
+    observe(cast.sessions[2], cast.crm_db, ok=5)
+    observe(cast.sessions[2], cast.search_api, ok=1)
+    _break(cast, count=False)
+    frozen_clock.advance(10)
+
+    assert circuits.recheck_lately_failing(now=clock.now()) == [cast.search_api.pk]
+    assert row_of(cast.search_api).suspected_at == clock.now()
+
+
 def test_a_wait_means_nothing_to_a_closed_circuit(cast, row_of):
     until = clock.now() + timedelta(seconds=300)
 
