@@ -52,6 +52,7 @@ OFFERED = frozenset(
 """What a case may need. Anything else is a reason to skip it."""
 
 _WHICH = ("run", "tool", "dep", "probe")
+LONGEST_S = 1e9
 SALT = b"conformance"
 
 OUTCOMES: Mapping[str, Outcome] = {
@@ -156,7 +157,7 @@ class _Case:
     def __init__(self, case: Mapping[str, Any]) -> None:
         self.case = case
         self.policy: Mapping[str, Any] = _field(case, "policy", dict, _name(case))
-        self.dependency_of = {name: _names(value) for name, value in self.policy.get("dependency_of", {}).items()}
+        self.dependency_of = _dependencies_of(self.policy, f"{_name(case)}, policy")
         self.answers: list[tuple[Mapping[str, Any], bool]] = []
         self.alerts = 0
 
@@ -195,7 +196,7 @@ class _DependencyCase(_Case):
 
     def __init__(self, case: Mapping[str, Any]) -> None:
         super().__init__(case)
-        self.per_dep: Mapping[str, Mapping[str, Any]] = self.policy.get("per_dep", {})
+        self.per_dep: Mapping[str, Mapping[str, Any]] = _tables(self.policy, "per_dep", dict, f"{_name(case)}, policy")
         self.given = {name: value for name, value in self.policy.items() if name not in ("dependency_of", "per_dep")}
         default = circuit_policy(self.given, _name(case))
         policies = {name: self._own(name) for name in self.per_dep}
@@ -343,7 +344,7 @@ def circuit_policy(given: Mapping[str, Any], where: str) -> CircuitPolicy:
         if name == "enabled":
             values["delivery"] = "enforce" if value else "off"
         elif name == "slow_s":
-            values["slow_call_ms"] = value * 1000
+            values["slow_call_ms"] = _field(given, name, (int, float), f"{where}, policy") * 1000
         else:
             values[_CIRCUIT_NAMES.get(name, name)] = value
     return CircuitPolicy(**_parsed(values, CIRCUIT_FIELDS, where))
@@ -484,12 +485,20 @@ def _names(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def _tables(holder: Mapping[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> dict[str, Any]:
+    table: dict[str, Any] = _field(holder, name, dict, where) if name in holder else {}
+    return {key: _field(table, key, kind, f"{where}, {name}") for key in table}
+
+
+def _dependencies_of(policy: Mapping[str, Any], where: str) -> dict[str, tuple[str, ...]]:
+    return {tool: _names(value) for tool, value in _tables(policy, "dependency_of", (str, list), where).items()}
+
+
 def _timed(raw: Any, where: str, part: str) -> Mapping[str, Any]:
     if not isinstance(raw, dict):
         raise BadFile(f"{where}: {part} holds something that is no object")
-    time = _field(raw, "t", (int, float), f"{where}, {part}")
-    if isinstance(time, bool):
-        raise BadFile(f"{where}, {part}: t is no number")
+    _field(raw, "t", (int, float), f"{where}, {part}")
+    _checked(raw, f"{where}, {part}")
     return raw
 
 
@@ -501,16 +510,25 @@ _DEMANDED: Mapping[str | None, tuple[str, ...]] = {
     "advance_clock": ("by",),
     "policy_change": ("set",),
 }
-
-
-_KINDS: Mapping[str, type | tuple[type, ...]] = {"by": (int, float), "set": dict}
+_WORDS = ("op", "tool", "outcome", "probe", "run", "worker", "dep", "operator", "operation")
+_NUMBERS = ("t", "started", "duration", "retry_after", "by", "until")
 
 
 def _event(raw: Any, where: str) -> Mapping[str, Any]:
     event = _timed(raw, where, "events")
     for name in _DEMANDED.get(event.get("op"), ()):
-        _field(event, name, _KINDS.get(name, str), f"{where}, event at {event['t']:g}")
-    for name in ("started", "duration", "retry_after"):
-        if name in event:
-            _field(event, name, (int, float), f"{where}, event at {event['t']:g}")
+        _field(event, name, object, f"{where}, event at {event['t']:g}")
     return event
+
+
+def _checked(raw: Mapping[str, Any], where: str) -> None:
+    for name in _WORDS:
+        if name in raw:
+            _field(raw, name, str, where)
+    for name in _NUMBERS:
+        if name in raw and not _is_time(_field(raw, name, (int, float), where)):
+            raise BadFile(f"{where}: {name} is no number of seconds")
+
+
+def _is_time(value: float) -> bool:
+    return not isinstance(value, bool) and -LONGEST_S <= value <= LONGEST_S

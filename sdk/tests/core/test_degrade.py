@@ -1,0 +1,95 @@
+"""Ending honestly: the block, the sentence, and whether the reader was told."""
+
+import pytest
+from recloser.core.degrade import Degradation, MissingTool, degradation, disclosed, disclosure
+from recloser.core.policy import RunPolicy
+from recloser.core.run import RunState, ToolRules
+from recloser.core.types import Outcome, Scope, Signal
+
+
+def lost_search() -> RunState:
+    """A09, in words: web_search opened at step 4."""
+    state = RunState({"web_search": ToolRules(), "lookup": ToolRules()}, RunPolicy(), started_at=0.0)
+    for step in range(5):
+        state.record("web_search", Outcome.RETRYABLE_ERROR, step=step, now=float(step))
+    state.admit("web_search", None, 5, 5.0)
+    return state
+
+
+def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
+    block = degradation(lost_search(), replaced_by={"web_search": "cached_search"})
+    assert block.to_dict() == {
+        "degraded": True,
+        "ended_by": None,
+        "items": [
+            {
+                "tool": "web_search",
+                "cause": "consecutive_failures",
+                "scope": "run",
+                "step": 4,
+                "replaced_by": "cached_search",
+                "calls_refused": 1,
+            }
+        ],
+    }
+
+
+def test_a_run_without_an_opening_is_not_degraded():
+    state = RunState({}, RunPolicy(), started_at=0.0)
+    block = degradation(state)
+    assert block.to_dict() == {"degraded": False, "ended_by": None, "items": []}
+    assert disclosure(block) == ""
+    assert disclosed("All done.", block)
+
+
+def test_what_an_operator_holds_open_says_so():
+    state = RunState({}, RunPolicy(), started_at=0.0)
+    state.withdraw(["mail"], signal=None, scope=Scope.FLEET, step=None)
+    assert degradation(state).items == (MissingTool("mail", "operator", Scope.FLEET),)
+
+
+def test_a_run_that_was_ended_is_degraded():
+    state = RunState({}, RunPolicy(step_limit=1), started_at=0.0)
+    state.reserve(None, 0.0)
+    state.reserve(None, 0.0)
+    block = degradation(state)
+    assert (block.degraded, block.ended_by) == (True, str(Signal.STEP_LIMIT))
+    assert disclosure(block) == "This task was ended before it was finished."
+
+
+def test_the_sentence_names_the_tool_and_what_replaced_it():
+    block = degradation(lost_search(), replaced_by={"web_search": "cached_search"})
+    assert disclosure(block) == (
+        "This answer was made without web_search, which was unavailable; cached_search was used instead."
+    )
+    assert disclosure(block, {"web_search": "We could not search."}) == "We could not search."
+
+
+SEARCH = Degradation((MissingTool("web_search", "consecutive_failures", Scope.RUN, 4),))
+TWO = Degradation((*SEARCH.items, MissingTool("mail", "operator", Scope.FLEET)))
+
+
+@pytest.mark.parametrize(
+    ("text", "block", "told"),
+    [
+        (f"Here it is. {disclosure(SEARCH)}", SEARCH, True),
+        ("I could not use web search, so this is from memory.", SEARCH, True),
+        ("web_search was unavailable.", SEARCH, True),
+        ("I used web search. One thing was unavailable: the moon.", SEARCH, False),
+        ("Here is the answer.", SEARCH, False),
+        ("", SEARCH, False),
+        ("web search was down.", TWO, False),
+        ("web search was down.\nI was unable to send mail", TWO, True),
+    ],
+)
+def test_disclosed_means_that_the_delivered_text_says_it(text, block, told):
+    assert disclosed(text, block) is told
+
+
+def test_a_consumer_that_shows_the_block_is_told():
+    assert disclosed("Here is the answer.", SEARCH, consumer_shows_block=True)
+
+
+def test_the_product_owners_own_words_count():
+    words = {"web_search": "This brief rests on older sources."}
+    assert disclosed("A brief. This brief rests on older sources.", SEARCH, own_words=words)

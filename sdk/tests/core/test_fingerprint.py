@@ -1,0 +1,167 @@
+"""Which calls are the same call, and that nothing in an argument can hurt."""
+
+import dataclasses
+import datetime
+import enum
+import math
+import uuid
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recloser.core.fingerprint import fingerprint, result_fingerprint
+
+SALT = b"run 1"
+
+
+def of(args: object, **more: object) -> str | None:
+    return fingerprint("search", args, salt=SALT, **more)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Query:
+    words: str
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({"q": " storm "}, {"q": "storm"}),
+        ({"n": 1}, {"n": 1.0}),
+        ({"q": ["a", "b"]}, {"q": ("a", "b")}),
+        ('{"q": "storm"}', {"q": "storm"}),
+        ({"q": {"b", "a"}}, {"q": {"a", "b"}}),
+        ({"c": Colour.RED}, {"c": "red"}),
+        ({"q": Text("storm")}, {"q": "storm"}),
+        ({"n": math.nan}, {"n": float("nan")}),
+        ({"q": Query("x")}, {"q": Query("x")}),
+        ({"d": datetime.date(2026, 1, 2)}, {"d": datetime.date(2026, 1, 2)}),
+        ({"d": Decimal("1.50"), "u": uuid.UUID(int=5)}, {"d": Decimal("1.50"), "u": uuid.UUID(int=5)}),
+        ({"b": b"raw"}, {"b": bytearray(b"raw")}),
+    ],
+)
+def test_the_same_call_in_disguise_is_the_same_call(one, other):
+    assert of(one) is not None
+    assert of(one) == of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"q": "a"}, {"q": "b"}),
+        ({"q": "A"}, {"q": "a"}),
+        ({"q": 1}, {"q": "1"}),
+        ({"q": True}, {"q": 1}),
+        ({"q": None}, {}),
+        ({"q": ["a", "b"]}, {"q": ["b", "a"]}),
+        ({"q": ["ab", "c"]}, {"q": ["a", "bc"]}),
+        ({"q": {"a": {}}}, {"q": {"a": []}}),
+        ({"q": [[1], 2]}, {"q": [[1, 2]]}),
+        ("label", "other label"),
+        ({"n": 2**5000}, {"n": 2**5000 + 1}),
+        ({1: "x"}, {"1": "x"}),
+        ("[not json", "[not json either"),
+    ],
+)
+def test_different_calls_differ(one, other):
+    assert of(one) is not None
+    assert of(one) != of(other)
+
+
+def test_another_tool_or_another_run_has_other_fingerprints():
+    assert fingerprint("a", {}, salt=SALT) != fingerprint("b", {}, salt=SALT)
+    assert fingerprint("a", {}, salt=b"run 1") != fingerprint("a", {}, salt=b"run 2")
+
+
+def test_ignored_arguments_do_not_make_a_call_new():
+    ignored = {"ignored": ("note",)}
+    assert of({"cmd": "ls", "note": "first"}, **ignored) == of({"cmd": "ls", "note": "again"}, **ignored)
+    assert of({"q": {"note": 1}}, **ignored) != of({"q": {"note": 2}}, **ignored)
+
+
+def test_case_is_folded_only_where_it_has_no_meaning():
+    folded = {"casefold": ("email",)}
+    assert of({"email": "A@B.c"}, **folded) == of({"email": "a@b.C"}, **folded)
+    assert of({"email": ["A@B.c"]}, **folded) == of({"email": ["a@b.C"]}, **folded)
+    assert of({"path": "/A"}, **folded) != of({"path": "/a"}, **folded)
+
+
+def test_a_circle_within_the_arguments_is_survived_and_compared():
+    one: dict[str, object] = {"q": 1}
+    one["self"] = one
+    other: dict[str, object] = {"q": 1}
+    other["self"] = other
+    assert of(one) == of(other) is not None
+
+
+class Hostile:
+    def __repr__(self) -> str:
+        raise RuntimeError("boo")
+
+    __str__ = __repr__
+
+
+class HostileMap(dict):
+    def __iter__(self):
+        raise KeyError("boo")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"q": object()},
+        {"q": Hostile()},
+        {"q": (number for number in range(3))},
+        {Hostile(): 1},
+        {"q": HostileMap(a=1)},
+        {"q": [[]] * 200_000},
+        {"q": Query},
+        {"q": lambda: 1},
+    ],
+)
+def test_what_cannot_be_compared_has_no_fingerprint_and_raises_nothing(args):
+    assert of(args) is None
+
+
+def test_nesting_without_end_is_cut():
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert of({"q": deep}) is None
+    assert of("[" * 100_000) is not None
+
+
+def test_a_megabyte_is_no_problem():
+    assert of({"q": "x" * 1_000_000}) != of({"q": "x" * 999_999 + "y"})
+
+
+def test_lone_surrogates_are_survived():
+    assert of({"q": "\ud800"}) is not None
+
+
+def test_results_are_compared_the_same_way():
+    assert result_fingerprint({"b": 1, "a": 2}, salt=SALT) == result_fingerprint({"a": 2, "b": 1}, salt=SALT)
+    assert result_fingerprint("[1]", salt=SALT) != result_fingerprint([1], salt=SALT)
+    assert result_fingerprint(iter([]), salt=SALT) is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), json_values, max_size=5))
+def test_any_arguments_have_one_fingerprint_whatever_their_order(args):
+    assert of(args) == of(dict(reversed(args.items()))) is not None
