@@ -5,10 +5,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import structlog
 from environs import Env, FileAwareEnv
-
 from recloser import __version__
 
-env: Env = FileAwareEnv()
+env: Env = FileAwareEnv(strip_whitespace=True)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = __version__
@@ -173,7 +172,7 @@ LOGGING = {
             "()": structlog.stdlib.ProcessorFormatter,
             "processors": [
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.dev.ConsoleRenderer(colors=False),
+                structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
             ],
             "foreign_pre_chain": [
                 structlog.stdlib.add_log_level,

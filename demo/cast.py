@@ -7,7 +7,7 @@ from typing import Any
 
 DATA = Path(__file__).parent / "data"
 
-ENVIRONMENT = "demo"
+ENVIRONMENT = "prod"
 AGENT = "travel-planner"
 OUTAGE_AT = "hotels-api"
 
