@@ -13,7 +13,9 @@ from recloser.core.types import Delivery, Mode, Outcome, State, Verdict
 WINDOW_S, MIN_CALLS, RATE, STREAK, COOLDOWN_S, LONGEST_S, LEASE_S, INTERVAL_S = 12.0, 4, 0.5, 3, 6.0, 24.0, 3.0, 1.0
 
 gaps = st.sampled_from([0.0, 0.1, 0.4, 1.0, 3.0, 7.0])
-outcomes = st.sampled_from([Outcome.OK, Outcome.EMPTY, *[Outcome.TIMEOUT] * 4, Outcome.SEMANTIC_ERROR, Outcome.CANCELLED])
+outcomes = st.sampled_from(
+    [Outcome.OK, Outcome.EMPTY, *[Outcome.TIMEOUT] * 4, Outcome.SEMANTIC_ERROR, Outcome.CANCELLED]
+)
 workers = st.sampled_from(["w1", "w2", "w3"])
 verdicts = st.sampled_from([Verdict.GOOD, Verdict.BAD, Verdict.INCONCLUSIVE])
 
