@@ -25,11 +25,16 @@ def blocking() -> redis.Redis:
 
 
 def nonblocking(*, answer_s: float | None = ANSWER_S, connections: int = 16) -> redis.asyncio.Redis:
-    """A client for one event loop; whoever asks for it closes it. No `answer_s`: for a subscription."""
-    return redis.asyncio.Redis.from_url(
+    """A client for one event loop; whoever asks for it closes it. No `answer_s`: for a subscription.
+
+    When all connections are busy a command waits its turn, as long as it would for an answer.
+    """
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
         settings.REDIS_URL,
+        max_connections=connections,
+        timeout=ANSWER_S,
         socket_timeout=answer_s,
         socket_connect_timeout=CONNECT_S,
-        max_connections=connections,
         retry=AsyncRetry(NoBackoff(), 0),
     )
+    return redis.asyncio.Redis.from_pool(pool)

@@ -17,7 +17,7 @@ from django.db import Error as DjangoDatabaseError
 
 from controlplane import redis_clients
 from controlplane.delivery.hub import Hub
-from controlplane.edge import database, live, stream
+from controlplane.edge import database, limits, live, stream
 from controlplane.edge.batch import Batches
 from controlplane.edge.considering import Considering
 from controlplane.edge.documents import Documents
@@ -89,9 +89,10 @@ class Edge:
         except (*database.AWAY, DjangoDatabaseError) as error:
             log.warning("postgres_away", error=type(error).__name__)
             await sending.refuse(unavailable())
-        except psycopg.Error as error:
-            log.error("statement_failed", error=type(error).__name__)
-            await sending.refuse(unavailable())
+        except psycopg.DataError as error:
+            log.error("statement_refused", error=type(error).__name__)
+            mend = "leave out what is unusual in it"
+            await sending.refuse(Problem(422, "bad_field", "the database does not take a value of the batch", mend))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == LIVE:
@@ -179,6 +180,7 @@ class Application:
         await receive()
         edge = await self._started()
         _on_termination(edge.hub.farewell)
+        limits.raise_open_files()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await edge.close()

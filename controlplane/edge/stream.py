@@ -6,17 +6,14 @@ import asyncio
 
 from controlplane.delivery.documents import Circuits
 from controlplane.delivery.hub import BYE, Hub, Listener, event
-from controlplane.edge import streaming
+from controlplane.edge import limits, streaming
 from controlplane.edge.http import Receive, Send, unavailable
 from controlplane.services.ingest import Caller
-
-MOST_STREAMS = 8_000
-"""In one process; below the usual hard limit of open files."""
 
 
 async def serve(hub: Hub, caller: Caller, receive: Receive, send: Send) -> None:
     """One agent's stream."""
-    if hub.leaving or hub.streams >= MOST_STREAMS:
+    if hub.leaving or hub.streams >= limits.most_streams():
         raise unavailable(retry_after_s=5)
     life = streaming.Life()
     listener = Listener(caller.environment_id, caller.key_id, life.end)

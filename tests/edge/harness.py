@@ -185,6 +185,49 @@ def free_port():
         return listening.getsockname()[1]
 
 
+class Proxy:
+    """A road to the test Postgres that can be cut and mended."""
+
+    def __init__(self):
+        database = connections["default"].settings_dict
+        self._address = f"{database['HOST']}/.s.PGSQL.{database['PORT'] or 5432}"
+        self.port = free_port()
+        self.url = f"postgresql://{database['USER'] or 'postgres'}@127.0.0.1:{self.port}/{database['NAME']}"
+        self._open = set()
+        self._listening = None
+        self.mend()
+
+    def mend(self):
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
+
+    def cut(self):
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for end in list(self._open):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self, listening):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listening.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._address)
+                for one, other in ((near, far), (far, near)):
+                    self._open.add(one)
+                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _carry(self, one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+        self._open.discard(one)
+        one.close()
+
+
 class Server:
     """A real uvicorn with the whole application, on the test database."""
 

@@ -2,13 +2,14 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from django.db import connection
 
 from controlplane import clock
 from controlplane.models import Circuit, Observation, Outage, ProcessBeat, Transition, Trip
-from controlplane.services import tools
+from controlplane.services import circuits, tools
 from tests.edge import harness
 from tests.edge.harness import failing, observation
 
@@ -115,6 +116,31 @@ def test_lost_connections_to_postgres_are_made_anew(servers, key, dependency):
     assert statuses <= {200, 503}
     assert agent.post(batch).json()["ack"] == 2
     assert Observation.objects.count() == 2
+
+
+def test_postgres_away_for_a_while_costs_nothing_but_the_while(servers, key, dependency):
+    road = harness.Proxy()
+    [server] = servers(1, DATABASE_URL=road.url)
+    agent = harness.Agent(server, key.token)
+    agent.send(observation())
+    stream = agent.stream()
+    stream.next("circuits")
+    batch = agent.batch(observations=[failing(1)])
+
+    road.cut()
+    for _ in range(3):
+        began = time.monotonic()
+        assert agent.post(batch).status_code == 503
+        assert time.monotonic() - began < 3
+    road.mend()
+
+    harness.until(lambda: agent.post(batch).status_code == 200, within=5, what="the return")
+    assert list(Observation.objects.order_by("id").values_list("seq", flat=True)) == [1, 2]
+    now = clock.now()
+    until = now + timedelta(minutes=5)
+    circuits.hold_open(dependency_id=dependency.pk, actor="otto", reason="drill", now=now, until=until)
+    assert stream.next("delta", within=5)["circuits"]["search-api"]["state"] == "open"
+    road.cut()
 
 
 def test_terminated_with_open_streams_it_says_goodbye_and_is_gone_in_time(servers, key, dependency):
