@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from fake import FakeControlPlane
-
 from recloser import Client, Pace
 
 FAST = Pace(
@@ -44,7 +43,12 @@ def connect(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Callable[..., C
     made: list[Client] = []
 
     def make(**options: Any) -> Client:
-        settings: dict[str, Any] = {"instance": "pod-1", "cache_dir": tmp_path / "cache", "pace": FAST, "timeout_s": 2.0}
+        settings: dict[str, Any] = {
+            "instance": "pod-1",
+            "cache_dir": tmp_path / "cache",
+            "pace": FAST,
+            "timeout_s": 2.0,
+        }
         client = Client(plane.url, plane.key, **(settings | options))
         made.append(client)
         return client

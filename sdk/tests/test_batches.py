@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from conftest import FAST, failing, until, working
 from fake import FakeControlPlane, Scripted, error
-
 from recloser import Client
 from recloser.link import Pace
 
@@ -107,7 +106,9 @@ def test_counts_go_on_merging_while_nothing_can_be_sent(plane, connect):
     assert plane.counts("web_search") == {"ok": 200}
 
 
-@pytest.mark.parametrize("cut", [Scripted(200, body=b""), Scripted(200, body=b'{"ack": 1', cut=True), Scripted(200, body=b"[1]")])
+@pytest.mark.parametrize(
+    "cut", [Scripted(200, body=b""), Scripted(200, body=b'{"ack": 1', cut=True), Scripted(200, body=b"[1]")]
+)
 def test_an_answer_that_cannot_be_read_is_no_acknowledgement(plane, connect, cut):
     cut.store = True
     plane.script("batch", cut)
@@ -217,8 +218,8 @@ def test_a_run_that_an_exception_leaves_is_reported_as_ended(plane, connect):
 
 
 def test_memory_is_bounded_by_names_not_by_calls(local):
-    from recloser.outbox import MAX_KEYS, OTHER, Outbox
     from recloser.core.types import Outcome
+    from recloser.outbox import MAX_KEYS, OTHER, Outbox
 
     outbox = Outbox()
     for n in range(MAX_KEYS * 2):

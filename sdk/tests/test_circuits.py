@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from conftest import FAST, failing, until, working
 from fake import FakeControlPlane, config_document
-
 from recloser import Client, Pace
 
 TOOL = {"name": "web_search", "input_schema": {}}
@@ -155,7 +154,9 @@ def test_an_operators_override_does_not_go_stale(plane, client):
 
 
 def test_observing_a_run_policy_tells_what_would_have_tripped(plane, connect):
-    plane.config = config_document(tools={"web_search": {"run": {"delivery": "observe"}}}, circuit={"delivery": "observe"})
+    plane.config = config_document(
+        tools={"web_search": {"run": {"delivery": "observe"}}}, circuit={"delivery": "observe"}
+    )
     client = connect()
     assert until(lambda: client.status()["config"]["version"] == ["e1", 7])
     with client.run() as run:
@@ -202,7 +203,10 @@ def test_a_quota_marker_counts_with_its_long_wait(plane, client):
 
     with client.run() as run:
         assert run.call("web_search", {"k": 1}, answering(Answer(402)))["error"] == "rate_limited"
-        assert run.call("web_search", {"k": 2}, answering(Answer(400, "code: insufficient_quota")))["error"] == "rate_limited"
+        assert (
+            run.call("web_search", {"k": 2}, answering(Answer(400, "code: insufficient_quota")))["error"]
+            == "rate_limited"
+        )
         assert run.call("web_search", {"k": 3}, answering(Answer(400)))["error"] == "semantic_error"
     assert client.flush(5)
     waits = [part["retry_after_s"] for part in plane.stored("observations") if part["tool"] == "web_search"]
@@ -365,7 +369,9 @@ def test_the_parallel_failures_of_one_step_open_no_workers_breaker(worker):
             barrier.wait(5)
             return failing()
 
-        threads = [threading.Thread(target=run.call, args=("web_search", {"k": k}, failing_together)) for k in range(12)]
+        threads = [
+            threading.Thread(target=run.call, args=("web_search", {"k": k}, failing_together)) for k in range(12)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import stat
 
 import pytest
 from conftest import FAST, failing, until, working
 from fake import FakeControlPlane, Scripted, config_document, error
-
 from recloser import Client
 from recloser.cache import DocumentCache
 from recloser.config_sync import Documents, Source, Taken
@@ -187,7 +185,9 @@ def test_without_a_stream_the_agent_polls_and_says_so(plane, connect):
 
 
 def test_a_silent_stream_is_dropped_for_polling(plane, connect):
-    pace = type(FAST)(**{**{name: getattr(FAST, name) for name in FAST.__slots__}, "silence_s": 0.3, "stream_base_s": 30.0})
+    pace = type(FAST)(
+        **{**{name: getattr(FAST, name) for name in FAST.__slots__}, "silence_s": 0.3, "stream_base_s": 30.0}
+    )
     client = connect(pace=pace)
     assert until(lambda: client.status()["feed"] == "live")
     assert until(lambda: client.status()["feed"] == "polling", 3.0)
@@ -319,4 +319,4 @@ def test_two_keys_share_no_file(tmp_path):
     assert one.path != other.path
     one.save({"config": {"a": 1}})
     assert other.load() is None
-    assert os.listdir(tmp_path) == [one.path.name]
+    assert [file.name for file in tmp_path.iterdir()] == [one.path.name]

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ToolFailure, failing, working
-
 from recloser import CallTimeout, Outcome, notices
 
 OPENAI = {"type": "function", "function": {"name": "web_search", "parameters": {}}}
@@ -119,9 +118,7 @@ def test_the_parallel_failures_of_one_step_are_one_observation(local):
             raise ToolFailure()
 
         run.step()
-        threads = [
-            threading.Thread(target=run.call, args=("web_search", {"k": k}, failing_together)) for k in range(8)
-        ]
+        threads = [threading.Thread(target=run.call, args=("web_search", {"k": k}, failing_together)) for k in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

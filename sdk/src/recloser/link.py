@@ -47,7 +47,7 @@ class Pace:
     retry_base_s: float = 0.5
     retry_cap_s: float = 30.0
     stream_base_s: float = 15.0
-    stream_cap_s: float = 60.0
+    stream_cap_s: float = 45.0
     silence_s: float = STREAM_SILENCE_S
     save_circuits_s: float = 30.0
 
@@ -194,8 +194,9 @@ class Link:
 
     def abandon(self) -> None:
         """In a forked child: give up the parent's sockets without a word to their other ends."""
-        self._close_stream()
-        self._transport.close()
+        if self._stream is not None:
+            self._stream.abandon()
+        self._transport.abandon()
         self._reader.close()
         self._writer.close()
 
@@ -218,7 +219,7 @@ class Link:
         now = time.monotonic()
         self._tidy(now)
         if now >= self._batch_due():
-            self._send(now)
+            self._send()
         for poll in (self._config, self._circuits):
             if not self._stopping and time.monotonic() >= max(poll.due_at, self._closed_until):
                 self._fetch(poll)
@@ -261,8 +262,9 @@ class Link:
 
     # Batches
 
-    def _send(self, now: float) -> None:
-        self._urgent_at = math.inf
+    def _send(self) -> None:
+        self._urgent_at = math.inf  # first this, then the clock: who asks from here on is served by the next batch
+        now = time.monotonic()
         self._flush_at = now + self.flush_s
         with self._lock:
             self._desk.fold()

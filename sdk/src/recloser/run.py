@@ -252,7 +252,7 @@ class Run:
         try:
             tap = self._taps.get(name)
         except TypeError:  # not even a name
-            return self._invented(str(name)[:200])
+            tap = None
         if (
             tap is None
             or tap.snapshot is not self._documents.snapshot
@@ -488,6 +488,8 @@ class Run:
         idempotency_key: str | None,
         classifier: Classifier | None,
     ) -> Any:
+        if not isinstance(name, str):
+            name = str(name)[:200]
         if fn is None:
             return self._invented(name)
         try:

@@ -5,11 +5,13 @@ Used by the client's own thread alone; nothing here is shared between threads.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import io
 import json
 import math
+import os
 import socket
 import ssl
 import zlib
@@ -88,6 +90,16 @@ class Transport:
         if kept is not None:
             kept.close()
 
+    def abandon(self) -> None:
+        """In a forked child: close our copy of the parent's socket, and nothing else.
+
+        A thread that was reading at the fork holds the reader's lock for ever: keep it from its finalizer.
+        """
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            _abandoned.append(kept)
+            _hang_up(kept.sock)
+
     def _ask(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Answer:
         """One exchange. A kept connection that the server has closed meanwhile is replaced once."""
         reused = self._kept is not None
@@ -158,6 +170,11 @@ class Stream:
         """Hang up."""
         self._sock.close()
 
+    def abandon(self) -> None:
+        """In a forked child: close our copy of the parent's socket."""
+        _abandoned.append(self)
+        _hang_up(self._sock)
+
     def _read(self) -> bytes | None:
         """Bytes, b"" at the end, None when nothing is there now."""
         try:
@@ -187,6 +204,15 @@ class Stream:
                 return
             block, self._text = bytes(text[:end]), bytearray(text[end + 2 :])
             yield _event(block.decode("utf-8", "replace"))
+
+
+_abandoned: list[object] = []
+
+
+def _hang_up(sock: socket.socket | None) -> None:
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            os.close(sock.detach())
 
 
 class _Plain:
