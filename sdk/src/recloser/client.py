@@ -336,7 +336,7 @@ class Counter:
                 break
             self._log(call)
             for rule in call[0].dependencies:
-                if not _concerns(rule, call):
+                if call[9] is not None and not _concerns(rule, call):
                     continue
                 if outbox is not None:
                     self._observe(outbox, rule, call)

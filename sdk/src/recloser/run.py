@@ -136,6 +136,7 @@ class Run:
         self._replaced_by: dict[str, str] = {}
         self._lost_at: dict[str, float] = {}
         self._told: set[tuple[str, str]] = set()
+        self._answers: dict[str, tuple[Snapshot, dict[str, Any]]] = {}
         self._tokens, self._cost, self._model_seconds = 0, 0.0, 0.0
         self._revision = 0
         self._reported: tuple[Any, ...] | None = None
@@ -173,6 +174,7 @@ class Run:
             admitted = isinstance(answer, Reservation) or not answer.enforced
             if admitted:
                 self._step = (self._step or 0) + 1
+                self._answers = {}
         if isinstance(answer, RunDecision) and answer.tool == "":
             self._tell_limit(answer)
         if len(self._seen) > FOLD_AT:
@@ -475,7 +477,21 @@ class Run:
             if lost is None:
                 return notices.ended(refused, ticket.name)
             loss = self._loss(ticket.name, lost)
-        return notices.unavailable(loss, retry_after_s=found.wait_s if found is not None else None)
+        answer = notices.unavailable(loss, retry_after_s=found.wait_s if found is not None else None)
+        if self._result is None:
+            self._answers[ticket.name] = (ticket.snapshot, answer)
+        return dict(answer)
+
+    def _answered_again(self, name: str, answer: dict[str, Any]) -> dict[str, Any]:
+        """The same tool asked for again in the same step: the same answer, counted."""
+        now = time.monotonic()
+        with self._lock:
+            snapshot, rule = self._rule(name)
+            self._state.admit(name, None, self._step, now)
+        self._seen.append((rule, snapshot, self, self._step, now, now, Outcome.REJECTED, None, None, None))
+        if len(self._seen) > FOLD_AT:
+            self._client.fold()
+        return dict(answer)
 
     # -- a call and what became of it
 
@@ -492,6 +508,9 @@ class Run:
             name = str(name)[:200]
         if fn is None:
             return self._invented(name)
+        known = self._answers.get(name)
+        if known is not None and known[0] is self._documents.snapshot:
+            return self._answered_again(name, known[1])
         try:
             asked = self._ask(name, args, idempotency_key)
         except Exception:  # a mistake of ours never costs the agent a call

@@ -105,6 +105,8 @@ class WorkerBreakers:
     ) -> WorkerTrip | None:
         """Count one finished call and judge; calls admitted before the last transition have no say but their wait."""
         own = self._own.get(rule.name)
+        if outcome in SUCCESSES and (own is None or own.window.streak == 0):
+            return None  # a success ends a streak, which is all that this scope judges by; there is none
         if own is None:
             if len(self._own) >= MAX_DEPENDENCIES:
                 return None
