@@ -217,7 +217,8 @@ def test_a_gap_in_the_deltas_fetches_the_whole(plane, connect):
 
 
 @pytest.mark.parametrize(
-    "noise", [b"event: delta\ndata: {\n\n", b"event: circuits\ndata: []\n\n", b"data: \xff\n\n", b"event: config\ndata: 5\n\n",
+    "noise", [b"event: delta\ndata: {\n\n",
+              b"event: circuits\ndata: []\n\n", b"data: \xff\n\n", b"event: config\ndata: 5\n\n",
               b"event: flush\ndata: {\"dependencies\": 3}\n\n", b": hb\n\n", b"event: unheard\ndata: {}\n\n"]
 )  # fmt: skip
 def test_noise_on_the_stream_harms_nothing(plane, connect, noise):

@@ -96,8 +96,8 @@ class HostileError(Exception):
         raise RuntimeError("do not print")
 
 
-@pytest.mark.parametrize("problem", [HostileError(), ToolFailure("\x1b[2J" + "x" * 1_000_000), ExceptionGroup("g", [ValueError()]),
-                                     RecursionError(), MemoryError(), StopIteration(), AssertionError()])  # fmt: skip
+@pytest.mark.parametrize("problem", [HostileError(), ToolFailure("\x1b[2J" + "x" * 1_000_000),
+                                     ExceptionGroup("g", [ValueError()]), RecursionError(), MemoryError(), StopIteration(), AssertionError()])  # fmt: skip
 def test_strange_exceptions_are_answered(plane, connect, problem):
     client = connect()
 

@@ -20,12 +20,12 @@ from typing import Any
 
 from recloser.cache import DocumentCache, default_directory
 from recloser.classify import Reading
-from recloser.config_sync import Copy, DependencyRule, Documents, Source, ToolRule
+from recloser.config_sync import Copy, DependencyRule, Documents, Snapshot, Source, ToolRule
 from recloser.core.types import FAILURES, Action, Delivery, Outcome, Scope
 from recloser.core.window import is_slow
 from recloser.errors import BadAddress, BadDocument
 from recloser.link import Link, Pace
-from recloser.outbox import Outbox, clean, new_id
+from recloser.outbox import Outbox, Slice, clean, new_id
 from recloser.report import RunReport, TripReport
 from recloser.run import Run, Seen, StepLine
 from recloser.transport import Transport
@@ -329,12 +329,24 @@ class Counter:
     def count(self, seen: deque[Seen], outbox: Outbox | None) -> list[TripReport]:
         """Take everything that was seen; returns the trips of the worker's breakers."""
         trips: list[TripReport] = []
+        plain_rule: ToolRule | None = None
+        plain_snapshot: Snapshot | None = None
+        parts: list[tuple[Slice, float, DependencyRule]] = []
         while seen:
             try:
                 call = seen.popleft()
             except IndexError:  # another thread was faster
                 break
             self._log(call)
+            if call[6] is Outcome.OK and call[9] is None and outbox is not None:
+                if call[0] is not plain_rule or call[1] is not plain_snapshot:
+                    plain_rule, plain_snapshot = call[0], call[1]
+                    parts = self._parts(outbox, call)
+                for part, slow_s, rule in parts:
+                    part.add_ok(call[5], call[5] - call[4], slow_s)
+                    if self._breakers.failing(rule.name):
+                        self._judge(rule, call)
+                continue
             for rule in call[0].dependencies:
                 if call[9] is not None and not _concerns(rule, call):
                     continue
@@ -343,6 +355,17 @@ class Counter:
                 if (trip := self._judge(rule, call)) is not None:
                     trips.append(_worker_trip(trip, call))
         return trips
+
+    def _parts(self, outbox: Outbox, call: Seen) -> list[tuple[Slice, float, DependencyRule]]:
+        tool, snapshot, at = call[0], call[1], call[5]
+        return [
+            (
+                outbox.slice_of(tool.name, rule.name, snapshot.generation(rule.name), tool.operation, at),
+                rule.policy.slow_call_ms / 1000.0,
+                rule,
+            )
+            for rule in tool.dependencies
+        ]
 
     def _log(self, call: Seen) -> None:
         rule, _, run, step, began, ended, outcome, args, result, reading = call

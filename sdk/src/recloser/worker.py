@@ -58,6 +58,11 @@ class WorkerBreakers:
         self._own: dict[str, _Own] = {}
         self.open: Mapping[str, Circuit] = {}
 
+    def failing(self, dependency: str) -> bool:
+        """Is there a streak that a success would end?"""
+        own = self._own.get(dependency)
+        return own is not None and own.window.streak > 0
+
     def blocks(self, dependency: str, run_began_at: float, now: float) -> bool:
         """Does this breaker stop a call of a run that began then? A later run may ask for the test once it is due."""
         circuit = self.open.get(dependency)
