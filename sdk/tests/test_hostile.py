@@ -97,7 +97,9 @@ class HostileError(Exception):
 
 
 @pytest.mark.parametrize("problem", [HostileError(), ToolFailure("\x1b[2J" + "x" * 1_000_000),
-                                     ExceptionGroup("g", [ValueError()]), RecursionError(), MemoryError(), StopIteration(), AssertionError()])  # fmt: skip
+
+                                     ExceptionGroup("g", [ValueError()]),
+                                     RecursionError(), MemoryError(), StopIteration(), AssertionError()])  # fmt: skip
 def test_strange_exceptions_are_answered(plane, connect, problem):
     client = connect()
 
