@@ -9,6 +9,7 @@ from controlplane.models.policy import PolicyRevision
 from controlplane.models.probe import Probe, ProbeRound, ProbeTest
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
+from controlplane.models.token import PersonalToken
 from controlplane.models.tool import Dependency, Tool
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Environment",
     "Observation",
     "Outage",
+    "PersonalToken",
     "PolicyRevision",
     "Probe",
     "ProbeRound",
