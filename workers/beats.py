@@ -26,12 +26,10 @@ class WorkerBeat:
 
     def __init__(self) -> None:
         self._ended = threading.Event()
-        self._detail: dict[str, Any] = {}
 
-    def start(self, detail: dict[str, Any]) -> None:
+    def start(self, consumer: Any) -> None:
         """Begin to report."""
-        self._detail = detail
-        threading.Thread(target=self._run, name="beat", daemon=True).start()
+        threading.Thread(target=self._run, args=(consumer,), name="beat", daemon=True).start()
 
     def stop(self) -> None:
         """Take the report back: this is an end on purpose."""
@@ -43,11 +41,11 @@ class WorkerBeat:
         finally:
             database.release()
 
-    def _run(self) -> None:
+    def _run(self, consumer: Any) -> None:
         silent = False
         while not self._ended.is_set():
             try:
-                system.beat(kind="worker", name=own_name(), detail=self._detail)
+                system.beat(kind="worker", name=own_name(), detail=_detail(consumer))
                 silent = False
             except Exception as error:
                 if not silent:
@@ -58,14 +56,19 @@ class WorkerBeat:
             self._ended.wait(EVERY_S)
 
 
+def _detail(consumer: Any) -> dict[str, Any]:
+    """A Celery worker that waits to reach its broker again lives, but takes nothing."""
+    broker = getattr(consumer, "connection", None)
+    return {"listening": bool(broker and broker.connected), "pid": os.getpid()}
+
+
 _beat = WorkerBeat()
 
 
 @worker_ready.connect
 def begin(sender: Any = None, **_: Any) -> None:
-    """The Celery worker takes tasks from here on."""
-    controller = getattr(sender, "controller", sender)
-    _beat.start({"concurrency": getattr(controller, "concurrency", None), "pid": os.getpid()})
+    """The Celery worker takes tasks from here on; `sender` is its consumer."""
+    _beat.start(sender)
 
 
 @worker_shutdown.connect

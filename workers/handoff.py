@@ -11,12 +11,13 @@ from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAway
 from redis.exceptions import RedisError
 
+from controlplane import redis_clients
 from workers import database
 
 BATCH = 20
 OWN_THREADS = 8
-ASK_AGAIN_S = 3.0
-"""After a refusal the broker is left alone for so long: its time-out is time that circuits wait."""
+LOOK_EVERY_S = 3.0
+"""An absent broker costs its time-out at each look, and circuits wait meanwhile."""
 
 OK, AWAY, NO_WORKER = "ok", "away", "no_worker"
 
@@ -27,15 +28,23 @@ class Handoff:
     """Where work goes, and how the broker stands."""
 
     def __init__(self) -> None:
-        self._refused_until = 0.0
+        self._next_look_at = 0.0
         self._own = threading.BoundedSemaphore(OWN_THREADS)
-        self.worker_lives = True
         self.broker = OK
+
+    def look(self, *, worker_lives: bool) -> None:
+        """See whether Celery can take work; an absent broker is asked again every few seconds only."""
+        if time.monotonic() >= self._next_look_at:
+            answers = _broker_answers()
+            self._next_look_at = time.monotonic() + LOOK_EVERY_S
+        else:
+            answers = self.broker != AWAY
+        self._note((OK if worker_lives else NO_WORKER) if answers else AWAY)
 
     @property
     def room(self) -> bool:
         """Whether work that is claimed now would be done now."""
-        if self._usable():
+        if self.broker == OK:
             return True
         free = self._own.acquire(blocking=False)
         if free:
@@ -49,19 +58,13 @@ class Handoff:
             if not self._sent(task, batch, expires_s):
                 self._perform(task, batch)
 
-    def _usable(self) -> bool:
-        if time.monotonic() < self._refused_until:
-            return False
-        self._note(OK if self.worker_lives else NO_WORKER)
-        return self.worker_lives
-
     def _sent(self, task: "Task[Any, Any]", batch: list[Any], expires_s: float) -> bool:
-        if not self._usable():
+        if self.broker != OK:
             return False
         try:
-            task.apply_async(args=[batch], expires=max(expires_s, 1.0), retry=False)
+            task.apply_async(args=(batch,), expires=max(expires_s, 1.0), retry=False)
         except (BrokerAway, KombuError, RedisError, OSError) as error:
-            self._refused_until = time.monotonic() + ASK_AGAIN_S
+            self._next_look_at = time.monotonic() + LOOK_EVERY_S
             self._note(AWAY, error=type(error).__name__)
             return False
         return True
@@ -86,3 +89,10 @@ class Handoff:
         if broker != self.broker:
             log.warning("handing work to Celery" if broker == OK else "doing the work here", broker=broker, **detail)
         self.broker = broker
+
+
+def _broker_answers() -> bool:
+    try:
+        return bool(redis_clients.blocking().ping())
+    except (RedisError, OSError):
+        return False

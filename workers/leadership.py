@@ -27,7 +27,8 @@ class Leadership:
 
     def now(self) -> datetime:
         """The database's time; raises when the connection, and with it the lock, is gone."""
-        return self._value("SELECT clock_timestamp()")
+        at: datetime = self._value("SELECT clock_timestamp()")
+        return at
 
     def take(self) -> bool:
         """Become the leader unless another scheduler is."""
@@ -38,9 +39,8 @@ class Leadership:
 
     def wait(self, timeout_s: float) -> None:
         """Return at the first notification of due work, or when the time is up; several are one."""
-        for _ in self._connected().notifies(timeout=timeout_s, stop_after=1):
-            for _ in self._connected().notifies(timeout=0):
-                pass
+        if list(self._connected().notifies(timeout=timeout_s, stop_after=1)):
+            list(self._connected().notifies(timeout=0))
 
     def close(self) -> None:
         """Give up connection and lock."""

@@ -106,8 +106,7 @@ class Scheduler:
 
     def tick(self) -> None:
         """Do once what is due now."""
-        now = clock.now()
-        self.handoff.worker_lives = due.celery_worker_lives(now)
+        self.handoff.look(worker_lives=due.celery_worker_lives(clock.now()))
         self._try("settle", lambda: circuits.settle_due(now=clock.now(), limit=AT_ONCE))
         self._try("sweep", lambda: circuits.sweep_due(now=clock.now(), limit=AT_ONCE))
         self._try("probes", self._probes)

@@ -6,7 +6,7 @@ from django.db import connection
 
 from controlplane.models import ProcessBeat
 
-WORKER_SILENT_AFTER = timedelta(seconds=10)
+WORKER_SILENT_AFTER = timedelta(seconds=6)
 
 _NEXT = """
 SELECT extract(epoch FROM least(
@@ -26,5 +26,6 @@ def next_due_s(now: datetime) -> float | None:
 
 
 def celery_worker_lives(now: datetime) -> bool:
-    """Whether any Celery worker has reported lately."""
-    return ProcessBeat.objects.filter(kind="worker", beat_at__gt=now - WORKER_SILENT_AFTER).exists()
+    """Whether any Celery worker has reported lately that it listens to the broker."""
+    lately = ProcessBeat.objects.filter(kind="worker", beat_at__gt=now - WORKER_SILENT_AFTER)
+    return lately.filter(detail__listening=True).exists()

@@ -65,7 +65,7 @@ def dispatch_due_transitions(*, now: datetime, limit: int) -> int:
 
     Likewise lockouts. Return how many deliveries were made; each is a little younger than the one before.
     """
-    rows = list(_unalerted(limit))
+    rows = _unalerted(limit)
     made = [_announce(row, now + timedelta(microseconds=place)) for place, row in enumerate(rows)]
     Transition.objects.filter(pk__in=[row.pk for row in rows]).update(alerted_at=now)
     later = now + timedelta(microseconds=len(rows))
@@ -74,7 +74,7 @@ def dispatch_due_transitions(*, now: datetime, limit: int) -> int:
 
 def _unalerted(limit: int) -> Sequence[Transition]:
     rows = Transition.objects.filter(alerted_at=None).select_for_update(skip_locked=True, no_key=True, of=("self",))
-    return rows.select_related("outage", "circuit__dependency__environment").order_by("id")[:limit]
+    return list(rows.select_related("outage", "circuit__dependency__environment").order_by("id")[:limit])
 
 
 def _announce(row: Transition, now: datetime) -> int:
@@ -98,7 +98,7 @@ def _unannounced_lockouts(now: datetime, limit: int) -> Sequence[Outage]:
     told = AlertDelivery.objects.filter(event=LOCKED_OUT, incident=incident)
     rows = Outage.objects.filter(locked_out_at__gt=now - LOCKOUTS_WITHIN, ended_at=None).filter(~Exists(told))
     rows = rows.select_related("circuit__dependency__environment")
-    return rows.select_for_update(skip_locked=True, no_key=True, of=("self",))[:limit]
+    return list(rows.select_for_update(skip_locked=True, no_key=True, of=("self",))[:limit])
 
 
 def _announce_lockout(outage: Outage, now: datetime) -> int:
@@ -107,7 +107,8 @@ def _announce_lockout(outage: Outage, now: datetime) -> int:
 
 def _deliver(event: str, circuit: Circuit, outage: Outage, transition: Transition | None, now: datetime) -> int:
     """One delivery to each channel of the environment; the table's constraint forbids a second."""
-    channels = list(AlertChannel.objects.filter(environment=circuit.environment_id, enabled=True))
+    rows = AlertChannel.objects.filter(environment=circuit.environment_id, enabled=True)
+    channels = list(rows.select_for_update(no_key=True).order_by("pk"))  # none is removed meanwhile
     if not channels:
         return 0
     body = _body(event, circuit, outage, transition, now)

@@ -19,6 +19,7 @@ from controlplane import clock
 from controlplane.delivery import publish, versions
 from controlplane.models import Circuit, Outage, Transition, Trip, Worker
 from controlplane.selectors.policies import digest
+from controlplane.services import system
 
 MIRRORED = (
     "state",
@@ -141,7 +142,7 @@ def _outage(row: Circuit, before: core.Circuit, after: core.Circuit, now: dateti
 
 
 def announce(rows: Iterable[Circuit]) -> None:
-    """Raise the circuits version of every environment concerned, as the last lock, and publish on commit."""
+    """Raise the circuits version of every environment concerned, as the last lock; on commit, publish and wake."""
     by_environment: dict[int, list[Circuit]] = {}
     for row in rows:
         by_environment.setdefault(row.environment_id, []).append(row)
@@ -152,6 +153,8 @@ def announce(rows: Iterable[Circuit]) -> None:
         for row in changed:
             row.version = version
         publish.circuits_changed(environment_id)
+    if by_environment:
+        system.wake_scheduler()
 
 
 def told(breach: Breach, evidence: Evidence, policy: CircuitPolicy) -> dict[str, Any]:

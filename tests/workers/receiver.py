@@ -96,7 +96,7 @@ class MailServer:
                 await writer.drain()
                 if line.upper() == "QUIT":
                     break
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             pass
         finally:
             writer.close()

@@ -154,7 +154,7 @@ class Vendor:
             seen = await _read(reader)
             self.seen.append(seen)
             await self.routes.get(seen.path.partition("?")[0], reply(404))(seen, writer)
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()

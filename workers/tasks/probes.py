@@ -50,7 +50,8 @@ def _ask_all(jobs: list[Job], finish: Finish) -> None:
     for answer in as_completed(waiting):
         found = answer.result()
         at = found.connected_at
-        _finish_safely(finish, waiting[answer], found, at and started_at + timedelta(seconds=at - started))
+        connected_at = None if at is None else started_at + timedelta(seconds=at - started)
+        _finish_safely(finish, waiting[answer], found, connected_at)
         database.release()
 
 
