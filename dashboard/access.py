@@ -36,7 +36,7 @@ def needs(permission: str = VIEW) -> Callable[[View[P]], View[P]]:
                 return refused(request, permission, kwargs)
             return view(request, *args, **kwargs)
 
-        return guarded
+        return cast(View[P], guarded)
 
     return wrap
 

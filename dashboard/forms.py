@@ -90,12 +90,16 @@ class ProbeForm(forms.Form):
         label="Body contains", required=False, max_length=500, help_text="Some text that only a good answer holds."
     )
     latency_ms = forms.FloatField(
-        label="No slower than (ms)", required=False, min_value=1, max_value=60_000, help_text="Empty: any speed is good."
+        label="No slower than (ms)",
+        required=False,
+        min_value=1,
+        max_value=60_000,
+        help_text="Empty: any speed is good.",
     )
     time_limit_s = forms.FloatField(label="Time limit (s)", initial=5, min_value=0.1, max_value=30)
     operation = forms.CharField(
         max_length=200,
-        help_text="The tool, or the part of one, that this request exercises: only that operation's outage is closed by it.",
+        help_text="The tool, or the part of one, that this request exercises: it closes that operation's outage only.",
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
 
@@ -106,7 +110,9 @@ class ProbeForm(forms.Form):
         spec = {**stored, **{name: data[name] for name in names}}
         shown = (stored.get("body_condition") or {}).get("kind", probe_spec.CONTAINS) == probe_spec.CONTAINS
         if shown:
-            spec["body_condition"] = {"kind": probe_spec.CONTAINS, "value": data["contains"]} if data["contains"] else None
+            spec["body_condition"] = (
+                {"kind": probe_spec.CONTAINS, "value": data["contains"]} if data["contains"] else None
+            )
         return spec
 
 

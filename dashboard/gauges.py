@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recloser.core.policy import CircuitPolicy
+
 from controlplane.models import Trip
 from controlplane.selectors.circuits import CircuitPage
 from dashboard import words
-from recloser.core.policy import CircuitPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard import words
 from recloser.core.policy import CIRCUIT_FIELDS, CircuitPolicy, Field, Resolved
+
+from dashboard import words
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recloser.core.policy import CircuitPolicy, RunPolicy
+
 from controlplane.models import Transition, Trip
 from controlplane.selectors.board import Instead
 from controlplane.selectors.circuits import Callers, Standing
-from recloser.core.policy import CircuitPolicy, RunPolicy
 
 KINDS: Mapping[str, str] = {
     "closed": "Closed",
@@ -48,6 +49,18 @@ CAUSES: Mapping[str, str] = {
     "override_expired": "override expired",
 }
 VERDICTS: Mapping[str, str] = {"good": "passed", "bad": "failed", "inconclusive": "inconclusive"}
+FAULTS: Mapping[str, str] = {
+    "timeout": "no answer in time",
+    "connect": "no connection",
+    "resolve": "the name did not resolve",
+    "certificate": "the certificate was not trusted",
+    "broken_answer": "the answer broke off",
+    "refused_address": "an address that may not be reached",
+    "refused_redirect": "a redirect that may not be followed",
+    "gate": "stopped by our own gate",
+    "spec": "the probe itself cannot be used",
+    "bad_request": "the probe's own request was refused",
+}
 CLASSES: Mapping[str, str] = {
     "read_only": "read only",
     "idempotent_write": "idempotent write",
@@ -73,12 +86,12 @@ def number(value: Any) -> float | None:
 
 
 def percent(share: float | None) -> str:
-    """`50 %`; a share that is not none is never shown as none."""
+    """`50 %`, unbroken; a share that is not none is never shown as none."""
     if share is None:
         return "—"
     if 0 < share < 0.01:
-        return "<1 %"
-    return f"{round(share * 100)} %"
+        return "<1\u00a0%"
+    return f"{round(share * 100)}\u00a0%"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -227,4 +240,4 @@ def will_call(found: Callers) -> str:
     """Who calls again, for a confirmation."""
     if not found.agents:
         return "No agent has called it within the last hour"
-    return f"{sentence(names(found.agents))} on {plural(found.workers, 'worker')}"
+    return f"{plural(found.workers, 'worker')} of {names(found.agents)}"

@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, F, Max, Q, QuerySet
 
-from controlplane.models import Agent, AgentKey, AlertChannel, AllowedNetwork, DocumentVersion, Environment, Session, Worker
+from controlplane.models import (
+    Agent,
+    AgentKey,
+    AlertChannel,
+    AllowedNetwork,
+    DocumentVersion,
+    Environment,
+    Session,
+    Worker,
+)
 from controlplane.selectors.board import LIVE_WITHIN
 
 SHOWN_WITHIN = timedelta(days=1)

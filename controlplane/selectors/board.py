@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Count, Max, Q
+from recloser.core.policy import CircuitPolicy, RunPolicy
+from recloser.core.types import Scope
 
 from controlplane.delivery import resolve
 from controlplane.models import (
@@ -25,8 +27,6 @@ from controlplane.models import (
 )
 from controlplane.selectors import circuits
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
-from recloser.core.policy import CircuitPolicy, RunPolicy
-from recloser.core.types import Scope
 
 LIVE_WITHIN = timedelta(seconds=60)
 """A session that was heard this recently is alive."""
@@ -194,8 +194,12 @@ def board(environment: Environment, *, evidence_store_up: bool) -> Board:
             trips=recent_trips(environment),
             share=_share(environment, now),
             delivery=_delivery(environment, now, evidence_store_up),
-            quarantined_keys=list(_quarantined(AgentKey.objects, environment).select_related("agent")),
-            quarantined_workers=list(_quarantined(Worker.objects, environment).select_related("agent")),
+            quarantined_keys=list(
+                AgentKey.objects.filter(_QUARANTINED, environment=environment).select_related("agent")
+            ),
+            quarantined_workers=list(
+                Worker.objects.filter(_QUARANTINED, environment=environment).select_related("agent")
+            ),
             discovered=_discovered(environment),
             short_of_quorum=[one for one in standings if one.row.quorum_short_at is not None],
             quiet_since=_quiet_since(environment),
@@ -311,11 +315,10 @@ def _share(environment: Environment, now: datetime) -> Share:
 
 
 def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) -> Delivery:
-    beats = {
-        row["kind"]: row for row in ProcessBeat.objects.values("kind").annotate(
-            last=Max("beat_at"), alive=Count("pk", filter=Q(beat_at__gte=now - BEAT_WITHIN))
-        )
-    }  # fmt: skip
+    kinds = ProcessBeat.objects.values_list("kind").annotate(
+        last=Max("beat_at"), alive=Count("pk", filter=Q(beat_at__gte=now - BEAT_WITHIN))
+    )
+    beats = {kind: (last, alive) for kind, last, alive in kinds}
     latest = DocumentVersion.objects.filter(environment=environment).values_list("epoch", "config").first()
     epoch, config = latest or ("", 0)
     live = Session.objects.filter(worker__environment=environment, last_seen_at__gte=now - LIVE_WITHIN)
@@ -330,8 +333,8 @@ def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) 
         polling=sessions["polling"],
         stale=sessions["stale"],
         old_config=sessions["old_config"],
-        scheduler_at=beats.get("scheduler", {}).get("last"),
-        celery_workers=beats.get("worker", {}).get("alive", 0),
+        scheduler_at=beats.get("scheduler", (None, 0))[0],
+        celery_workers=beats.get("worker", (None, 0))[1],
         degraded_evidence=not evidence_store_up,
         now=now,
     )
@@ -342,8 +345,7 @@ def _old_config(epoch: str, config: int) -> Q:
     return Q(config_version__isnull=False) & (~Q(config_epoch=epoch) | Q(config_version__lt=config))
 
 
-def _quarantined(rows, environment: Environment):  # type: ignore[no-untyped-def]
-    return rows.filter(environment=environment, quarantined_at__isnull=False).order_by("-quarantined_at")
+_QUARANTINED = Q(quarantined_at__isnull=False)
 
 
 def _discovered(environment: Environment) -> list[Tool]:

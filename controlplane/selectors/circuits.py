@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Count, F, Max, Prefetch, Q, QuerySet, Sum
+from recloser.core import circuit as breaker
+from recloser.core.types import Delivery, Mode, Scope, State
 
 from controlplane import clock
 from controlplane.models import (
@@ -26,8 +29,6 @@ from controlplane.models import (
     Trip,
     Worker,
 )
-from recloser.core import circuit as core
-from recloser.core.types import Delivery, Mode, Scope, State
 
 CALLERS_WITHIN = timedelta(hours=1)
 """Who called a dependency this recently is expected to call it again."""
@@ -57,7 +58,7 @@ class Standing:
     """One circuit at one moment: its row, and what follows from it."""
 
     row: Circuit
-    core: core.Circuit
+    core: breaker.Circuit
     delivery: Delivery
     now: datetime
 
@@ -72,14 +73,14 @@ class Standing:
         return list(self.row.dependency.tools.all())
 
     @property
-    def effective(self) -> core.EffectiveState:
+    def effective(self) -> breaker.EffectiveState:
         """What callers meet."""
-        return core.effective_of(self.core, self.delivery, clock.seconds(self.now))
+        return breaker.effective_of(self.core, self.delivery, clock.seconds(self.now))
 
     @property
     def mode(self) -> Mode:
         """Who decides, an override that has run out already left aside."""
-        return core.expire_override(self.core, clock.seconds(self.now)).mode
+        return breaker.expire_override(self.core, clock.seconds(self.now)).mode
 
     @property
     def kind(self) -> str:
@@ -137,7 +138,7 @@ class Standing:
 
 def standing(row: Circuit, delivery: Delivery, now: datetime) -> Standing:
     """Where a row stands at `now`."""
-    return Standing(row=row, core=core.from_dict(row.core), delivery=delivery, now=now)
+    return Standing(row=row, core=breaker.from_dict(row.core), delivery=delivery, now=now)
 
 
 def of_environment(environment: Environment) -> QuerySet[Circuit]:
@@ -170,35 +171,31 @@ class Calls:
         return self.failures / self.judged if self.judged else None
 
 
-_OK = F("ok") + F("empty")
-_FAILED = F("retryable_error") + F("timeout") + F("rate_limited")
-_SUMS = {
-    "good": Sum(_OK),
-    "failures": Sum(_FAILED),
-    "slow_calls": Sum("slow"),
-    "turned_away": Sum("rejected"),
-}
+_FAILING = Q(retryable_error__gt=0) | Q(timeout__gt=0) | Q(rate_limited__gt=0)
+_WORKING = Q(ok__gt=0) | Q(empty__gt=0)
 
 
 def _observed(dependencies: Iterable[int], since: datetime) -> QuerySet[Observation]:
     return Observation.objects.filter(dependency_id__in=list(dependencies), received_at__gte=since).order_by()
 
 
+def _sums(rows: QuerySet[Observation], by: str) -> dict[int, Calls]:
+    """Calls added up by one column."""
+    found = rows.values_list(by).annotate(
+        good=Sum(F("ok") + F("empty")),
+        failures=Sum(F("retryable_error") + F("timeout") + F("rate_limited")),
+        slow_calls=Sum("slow"),
+        turned_away=Sum("rejected"),
+        workers=Count("worker_id", distinct=True),
+        failing=Count("worker_id", distinct=True, filter=_FAILING),
+        last_ok=Max("at", filter=_WORKING),
+    )
+    return {key: Calls(*figures) for key, *figures in found}
+
+
 def recent_calls(dependencies: Iterable[int], since: datetime) -> dict[int, Calls]:
     """Calls by dependency since then, whoever made them."""
-    rows = _observed(dependencies, since).values("dependency_id").annotate(
-        **_SUMS,
-        workers=Count("worker_id", distinct=True),
-        failing=Count("worker_id", distinct=True, filter=Q(retryable_error__gt=0) | Q(timeout__gt=0) | Q(rate_limited__gt=0)),
-        last_ok=Max("at", filter=Q(ok__gt=0) | Q(empty__gt=0)),
-    )  # fmt: skip
-    return {
-        row["dependency_id"]: Calls(
-            row["good"], row["failures"], row["slow_calls"], row["turned_away"], row["workers"], row["failing"],
-            row["last_ok"],
-        )
-        for row in rows
-    }  # fmt: skip
+    return _sums(_observed(dependencies, since), "dependency_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +208,9 @@ class WorkerCalls:
 
 def by_worker(dependency: Dependency, since: datetime) -> list[WorkerCalls]:
     """Who fails and who succeeds, the worst first."""
-    rows = list(_observed([dependency.pk], since).values("worker_id").annotate(**_SUMS, last_ok=Max("at")))
-    workers = Worker.objects.select_related("agent").in_bulk([row["worker_id"] for row in rows])
-    found = [
-        WorkerCalls(workers[row["worker_id"]], Calls(row["good"], row["failures"], row["slow_calls"], row["turned_away"]))
-        for row in rows
-        if row["worker_id"] in workers and workers[row["worker_id"]].environment_id == dependency.environment_id
-    ]
+    calls = _sums(_observed([dependency.pk], since), "worker_id")
+    workers = Worker.objects.filter(pk__in=list(calls), environment=dependency.environment_id).select_related("agent")
+    found = [WorkerCalls(worker, calls[worker.pk]) for worker in workers]
     return sorted(found, key=lambda one: (-(one.calls.rate or 0), -one.calls.judged, one.worker.instance))
 
 
@@ -267,10 +260,12 @@ def hits(environment: Environment, since: Mapping[str, datetime], now: datetime)
     """By dependency, the runs that lacked it since its own moment (24 hours at most)."""
     if not since:
         return {}
-    values = [list(since), list(since.values()), environment.pk, now - HITS_WITHIN]
+    values: list[Any] = [list(since), list(since.values()), environment.pk, now - HITS_WITHIN]
     with connection.cursor() as cursor:
         cursor.execute(_HITS, values)
-        return {slug: Hit(runs, running, quiet, tuple(names)) for slug, runs, running, quiet, names in cursor.fetchall()}
+        return {
+            slug: Hit(runs, running, quiet, tuple(names)) for slug, runs, running, quiet, names in cursor.fetchall()
+        }
 
 
 def latest_trips(dependencies: Iterable[int]) -> dict[int, Trip]:

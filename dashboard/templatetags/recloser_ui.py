@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +12,12 @@ from django.forms import CheckboxInput
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from recloser.core.policy import CircuitPolicy
+from recloser.core.types import FAILURES
 
 from controlplane.models import Dependency, ProbeRound, Run, Transition, Trip
 from controlplane.selectors.circuits import Callers, Calls, Standing
 from dashboard import words
-from recloser.core.policy import CircuitPolicy
-from recloser.core.types import FAILURES
 
 register = template.Library()
 
@@ -106,7 +107,9 @@ def clock(at: datetime | None, style: str = "") -> SafeString | str:
     if at is None:
         return "—"
     text = f"{at:%H:%M}" if style == "time" else f"{at:%Y-%m-%d %H:%M}"
-    return format_html('<time datetime="{}" title="{}" data-at="{}">{} UTC</time>', _iso(at), _absolute(at), style, text)
+    return format_html(
+        '<time datetime="{}" title="{}" data-at="{}">{} UTC</time>', _iso(at), _absolute(at), style, text
+    )
 
 
 @register.filter
@@ -162,7 +165,8 @@ def listed(given: Any) -> str:
 @register.filter
 def word(value: Any, table: str) -> str:
     """A value of ours in an operator's words."""
-    return dict(getattr(words, table)).get(str(value), str(value).replace("_", " "))
+    known: Mapping[str, str] = getattr(words, table)
+    return known.get(str(value), str(value).replace("_", " "))
 
 
 @register.simple_tag
@@ -175,6 +179,14 @@ def cause_of(trip: Trip, policy: CircuitPolicy) -> str:
 def trip_line(trip: Trip) -> str:
     """The cause of a trip, where no policy is at hand."""
     return words.sentence(words.cause(trip, CircuitPolicy()))
+
+
+@register.filter
+def subject(trip: Trip) -> str:
+    """What a trip took away: the tool, else the dependency, else the run itself."""
+    if trip.tool is not None:
+        return clip(trip.tool.name)
+    return clip(trip.dependency.slug) if trip.dependency is not None else "the run"
 
 
 @register.simple_tag
@@ -210,7 +222,7 @@ def form_token() -> SafeString:
 @register.simple_tag(takes_context=True)
 def circuit_url(context: template.Context, dependency: Dependency, page: str = "circuit", *more: str) -> str:
     """A page of a dependency in the page's environment."""
-    return reverse(f"dashboard:{page}", args=[context["environment"].slug, dependency.slug, *more])
+    return str(reverse(f"dashboard:{page}", args=[context["environment"].slug, dependency.slug, *more]))
 
 
 @register.simple_tag
@@ -225,7 +237,9 @@ def failing_bar(calls: Calls) -> SafeString:
 
 
 @register.inclusion_tag("dashboard/_gauge.html")
-def gauge(label: str, value: float | None, limit: float | None, shown: str, against: str, top: float = 1.0) -> dict[str, Any]:
+def gauge(
+    label: str, value: float | None, limit: float | None, shown: str, against: str, top: float = 1.0
+) -> dict[str, Any]:
     """A measured value against its threshold."""
     scale = 200 / (max(top, limit or 0, value or 0) or 1)
     return {
@@ -252,14 +266,23 @@ def verdict_kind(verdict: str) -> str:
 
 @register.filter
 def answer(row: ProbeRound) -> str:
-    """What came back to a probe, in one line: `200 in 84 ms`, or why there was nothing."""
+    """What came back to a probe, in one line: `503 in 84 ms, status wanted 200-299`, or why there was nothing."""
     got = row.answered if isinstance(row.answered, dict) else {}
+    took = words.number(got.get("took_ms"))
     parts = [str(got["status"])] if got.get("status") else []
-    took = words.number(got.get("ms", got.get("duration_ms", got.get("latency_ms"))))
     parts += [f"in {took:.0f} ms"] if took is not None else []
+    line = ", ".join(part for part in (" ".join(parts), *_unmet(got)) if part)
+    return clip(line) or "—"
+
+
+def _unmet(got: dict[str, Any]) -> list[str]:
+    """The conditions that failed; where there was no answer to hold them against, why."""
+    given = got.get("conditions")
+    failed = [one for one in given if isinstance(one, dict) and not one.get("held")] if isinstance(given, list) else []
+    if failed:
+        return [f"{one.get('name')} wanted {one.get('expected')}, saw {one.get('seen')}" for one in failed]
     cause = str(got.get("cause") or "")
-    parts += [cause.replace("_", " ")] if cause not in ("", "passed") else []
-    return clip(" · ".join(parts)) or "—"
+    return [] if cause in ("", "passed") else [words.FAULTS.get(cause, cause.replace("_", " "))]
 
 
 @register.filter

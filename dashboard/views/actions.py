@@ -38,7 +38,9 @@ class Deed:
 
 
 DEEDS: Mapping[str, Deed] = {
-    "force-close": Deed("Force close", "Close it now", "is closed, with fresh counters", ReasonForm, service.force_close, True),
+    "force-close": Deed(
+        "Force close", "Close it now", "is closed, with fresh counters", ReasonForm, service.force_close, True
+    ),
     "hold-open": Deed("Hold open", "Hold it open", "is held open", HoldForm, service.hold_open, True),
     "hold-closed": Deed("Hold closed", "Hold it closed", "is held closed", HoldForm, service.hold_closed, True),
     "release": Deed("Release", "Release it", "decides by evidence again", ReasonForm, service.release),

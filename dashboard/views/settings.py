@@ -180,7 +180,9 @@ class ChannelForm(forms.Form):
 
     kind = forms.ChoiceField(choices=AlertChannel.Kind.choices)
     name = forms.CharField(max_length=100, help_text="The people who read it, such as: search team.")
-    target = forms.CharField(label="Address", max_length=500, help_text="https://… for a webhook, name@host for e-mail.")
+    target = forms.CharField(
+        label="Address", max_length=500, help_text="https://… for a webhook, name@host for e-mail."
+    )
 
 
 @editing

@@ -37,7 +37,12 @@ def move(dependency: Dependency, at: datetime, *, evidence: dict[str, Any] | Non
     """One transition of a circuit, written as the services write it."""
     row = Circuit.objects.select_related("dependency", "environment").get(dependency=dependency)
     before = from_dict(row.core)
-    fresh: dict[str, Any] = {"generation": before.generation + 1, "changed_at": at.timestamp(), "actor": None, "reason": None}
+    fresh: dict[str, Any] = {
+        "generation": before.generation + 1,
+        "changed_at": at.timestamp(),
+        "actor": None,
+        "reason": None,
+    }
     after: Core = dataclasses.replace(before, **(fresh | changes))
     transitions.save(row, after, policy=POLICY, now=at, evidence=evidence)
     return row
@@ -85,7 +90,10 @@ def probed(row: Circuit, at: datetime, verdict: str = "bad", *, status: int = 50
         id=uuid.uuid4(), circuit=row, generation=row.generation, due_at=at, granted_at=at,
         lease_expires_at=at + timedelta(seconds=10), finished_at=at, verdict=verdict, applied=True,
         operation="web_search", asked={"method": "GET", "url": "https://search.example.com/health"},
-        answered={"status": status, "ms": ms, "cause": "passed" if verdict == "good" else "status"},
+        answered={
+            "status": status, "took_ms": ms, "cause": "passed" if verdict == "good" else "status",
+            "conditions": [{"name": "status", "expected": "200-299", "seen": str(status), "held": verdict == "good"}],
+        },
     )  # fmt: skip
 
 
@@ -134,8 +142,8 @@ def degraded(agent: Agent, at: datetime, **given: Any) -> Run:
     """A run that lacked web_search, with its step log."""
     made = run(agent, at, **({"degraded": True, "missing": [lacking("web_search", "search-api")]} | given))
     lines = [
-        {"step": step, "call": 0, "tool": "web_search", "args": f"a{step:07d}", "result": "f00dfeed", "outcome": outcome,
-         "attempts": 5, "ms": 31_000.0 if outcome == "timeout" else 12.0}
+        {"step": step, "call": 0, "tool": "web_search", "args": f"a{step:07d}", "result": "f00dfeed",
+         "outcome": outcome, "attempts": 5, "ms": 31_000.0 if outcome == "timeout" else 12.0}
         for step, outcome in ((1, "ok"), (2, "timeout"), (3, "timeout"), (4, "rejected"), (5, "ok"))
     ]  # fmt: skip
     StepLog.objects.create(run=made, lines=lines)

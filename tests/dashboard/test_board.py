@@ -43,7 +43,7 @@ def test_an_open_circuit_says_everything_one_decides_by(cast, outage, as_):
     page = board(as_(cast.otto)).content.decode()
 
     assert "1 circuit needs you" in page
-    assert "7 of 9 calls failed in 60 s, from 3 workers; trips at 50 %" in page
+    assert "7 of 9 calls failed in 60 s, from 3 workers; trips at 50\u00a0%" in page
     assert "<strong>1 run</strong> of research" in page
     assert "undecided" in page
     assert "in 12 s" in page

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.db import connection
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests import factories
 
@@ -36,9 +37,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args):
+def browser() -> Iterator[Browser]:
+    """One Chromium for all journeys."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    return {**browser_type_launch_args, "executable_path": CHROMIUM, "args": arguments}
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser) -> Iterator[Page]:
+    """A fresh person's tab; a script error or a refused resource fails the journey."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab = context.new_page()
+    troubles: list[str] = []
+    tab.on("pageerror", lambda error: troubles.append(str(error)))
+    tab.on("console", lambda line: troubles.append(line.text) if "Content Security Policy" in line.text else None)
+    yield tab
+    context.close()
+    assert troubles == []
 
 
 @pytest.fixture(scope="session")

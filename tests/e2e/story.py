@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from recloser.core.types import Mode, Signal, State
+from recloser.core.types import Cause, Mode, Signal, State
 
 from controlplane.models import (
     AgentKey,
@@ -32,13 +32,20 @@ CALM = (
 
 def quiet(cast: Cast, now: datetime) -> None:
     """Everything works."""
-    for kind, name in (("scheduler", "host-1"), ("worker", "host-1:4121"), ("worker", "host-2:4007"), ("edge", "host-1")):
+    for kind, name in (
+        ("scheduler", "host-1"),
+        ("worker", "host-1:4121"),
+        ("worker", "host-2:4007"),
+        ("edge", "host-1"),
+    ):
         ProcessBeat.objects.create(kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now)
     for place, slug in enumerate(CALM):
         dependency = factories.dependency(cast.prod, slug, at=now)
         tool = factories.tool(dependency, slug.replace("-", "_"), at=now)
         for worker in cast.workers[: 1 + place % 3]:
-            stage.observed(worker, tool, now - timedelta(seconds=20), ok=4 + place * 7 % 31, timeout=int(place % 7 == 3))
+            stage.observed(
+                worker, tool, now - timedelta(seconds=20), ok=4 + place * 7 % 31, timeout=int(place % 7 == 3)
+            )
     for minute in range(2, 58, 2):
         stage.run(cast.research if minute % 3 else cast.support, now - timedelta(minutes=minute))
     for session in cast.sessions:
@@ -59,8 +66,9 @@ def bad_night(cast: Cast, now: datetime) -> None:
 
 def _search_is_down(cast: Cast, now: datetime) -> None:
     earlier = stage.opened(cast.search_api, now - timedelta(hours=30), failures=31, calls=44)
-    stage.move(cast.search_api, now - timedelta(hours=29, minutes=38), state=State.CLOSED, cause="probe_passed",
-               opened_at=None, due_at=None, tripped_by=None, closed_at=(now - timedelta(hours=29)).timestamp())  # fmt: skip
+    stage.move(cast.search_api, now - timedelta(hours=29, minutes=38), state=State.CLOSED, cause=Cause.PROBE_PASSED,
+               opened_at=None, due_at=None, tripped_by=None,
+               closed_at=(now - timedelta(hours=29)).timestamp())  # fmt: skip
     at = now - timedelta(minutes=4, seconds=12)
     row = stage.opened(cast.search_api, at, failures=17, calls=23, witnesses=3, due_in_s=4 * 60 + 12 + 23)
     stage.probe(cast.search_api, at)
@@ -85,7 +93,9 @@ def _payments_locked_out(cast: Cast, now: datetime) -> None:
     at = now - timedelta(minutes=23)
     stage.opened(cast.payments, at, signal=Signal.CONSECUTIVE_FAILURES, failures=5, calls=5, witnesses=2,
                  due_in_s=23 * 60 + 41, locked_out_at=(at + timedelta(minutes=10)).timestamp())  # fmt: skip
-    Circuit.objects.filter(dependency=cast.payments).update(acknowledged_at=now - timedelta(minutes=19), acknowledged_by="otto")
+    Circuit.objects.filter(dependency=cast.payments).update(
+        acknowledged_at=now - timedelta(minutes=19), acknowledged_by="otto"
+    )
     Dependency.objects.filter(pk=cast.payments.pk).update(owner="payments team")
     stage.observed(cast.workers[1], cast.tools["refund"], now - timedelta(seconds=50), rejected=2)
 
@@ -93,26 +103,32 @@ def _payments_locked_out(cast: Cast, now: datetime) -> None:
 def _others(cast: Cast, now: datetime) -> None:
     until = now + timedelta(minutes=52)
     crm = Circuit.objects.get(dependency=cast.crm_db)
-    stage.move(cast.crm_db, now - timedelta(minutes=8), state=State.OPEN, mode=Mode.FORCED_OPEN, cause="operator", actor="otto",
-               reason="Failover drill of the CRM cluster, change 4711", mode_expires_at=until.timestamp(),
+    stage.move(cast.crm_db, now - timedelta(minutes=8), state=State.OPEN, mode=Mode.FORCED_OPEN,
+               cause=Cause.OPERATOR, actor="otto", reason="Failover drill of the CRM cluster, change 4711",
+               mode_expires_at=until.timestamp(),
                opened_at=(now - timedelta(minutes=8)).timestamp(), due_at=until.timestamp())  # fmt: skip
     assert crm.pk
     weather = Dependency.objects.get(environment=cast.prod, slug="weather-api")
     row = Circuit.objects.select_related("dependency").get(dependency=weather)
-    row.core = {**row.core, "suspected_at": (now - timedelta(seconds=0.3)).timestamp(), "suspected_signal": "failure_rate"}
+    row.core = {
+        **row.core,
+        "suspected_at": (now - timedelta(seconds=0.3)).timestamp(),
+        "suspected_signal": "failure_rate",
+    }
     row.suspected_at = now
     row.save()
     Circuit.objects.filter(dependency__slug="embeddings").update(
         fault_worker=cast.workers[2], fault_seen_at=now - timedelta(seconds=38)
     )
     Trip.objects.create(
-        environment=cast.prod, scope="run", signal="identical_calls", tool=cast.tools["db_lookup"], dependency=cast.crm_db,
-        run=Run.objects.filter(environment=cast.prod).latest("started_at").pk, step=9, action="block_call",
-        delivery="enforce", evidence={"identical_calls": 5}, threshold={"identical_calls": 5},
+        environment=cast.prod, scope="run", signal="identical_calls", tool=cast.tools["db_lookup"],
+        dependency=cast.crm_db, run=Run.objects.filter(environment=cast.prod).latest("started_at").pk, step=9,
+        action="block_call", delivery="enforce", evidence={"identical_calls": 5}, threshold={"identical_calls": 5},
         at=now - timedelta(minutes=2), received_at=now,
     )  # fmt: skip
     AlertChannel.objects.create(environment=cast.prod, kind="webhook", name="Search on-call",
-                                target="https://hooks.example.com/recloser", created_at=now, created_by="ada")  # fmt: skip
+                                target="https://hooks.example.com/recloser", created_at=now,
+                                created_by="ada")  # fmt: skip
 
 
 def _claims(cast: Cast, now: datetime) -> None:

@@ -51,8 +51,9 @@ document.addEventListener("recloser:feed", ({ detail }) => {
   show();
 });
 
-document.addEventListener("htmx:after:swap", (event) => {
-  if (event.target.id !== "live") return;
+document.addEventListener("htmx:after:swap", ({ detail }) => {
+  if (detail.ctx.target?.id !== "live") return;
+  document.title = part().dataset.title || document.title;
   fetched = performance.now();
   trueAt = Date.now();
   show();

@@ -25,8 +25,9 @@ function fadeNotes() {
   fading = setTimeout(() => notes.querySelector(".problem") ?? notes.replaceChildren(), 8000);
 }
 
-document.addEventListener("htmx:after:swap", (event) => {
-  const id = event.target.id;
+document.addEventListener("htmx:after:swap", ({ detail }) => {
+  const { target } = detail.ctx; // an element, or the selector of HX-Retarget
+  const id = typeof target === "string" ? target.slice(1) : target?.id;
   if (id === "sheet-in") openSheet();
   if (id === "notes") fadeNotes();
 });
