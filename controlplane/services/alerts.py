@@ -251,7 +251,8 @@ def save_channel(
 
 @transaction.atomic
 def remove_channel(*, channel: AlertChannel, actor: str) -> None:
-    """Nobody is told by this channel any more; its deliveries go with it."""
+    """Nobody is told by this channel any more; its deliveries go with it, those being made right now too."""
+    AlertChannel.objects.select_for_update().filter(pk=channel.pk).first()
     _audit(actor, "remove_channel", channel, {"kind": channel.kind})
     channel.delete()
 
