@@ -5,6 +5,8 @@ Keys of one circuit share the tag `{environment:dependency}`, and each begins wi
     rcl:{1:7}:4           hash  streak, streak_since; since, since:60 (counters are whole from then on), verified…
     rcl:{1:7}:4:w         set   worker/session of everyone whose failures are in the present streak
     rcl:{1:7}:4:u         zset  bucket -> moment until which a server asked to wait
+    rcl:{1:7}:4:s         zset  worker/session -> its own failures in a row
+    rcl:{1:7}:4:a         zset  worker/session -> when its newest counted slice ended
     rcl:{1:7}:4:t:60:N    hash  ok, empty, failures, slow of bucket N, and `o:NAME`: failures by operation
     rcl:{1:7}:4:d:60:N    hash  the same by `worker/session`
 """
@@ -20,7 +22,7 @@ import redis
 import redis.asyncio
 from recloser.core.circuit import Evidence, WorkerEvidence, breaches, worker_fault
 from recloser.core.policy import CircuitPolicy
-from recloser.core.window import bucket_of, live_buckets
+from recloser.core.window import bucket_of, bucket_width, live_buckets
 
 from controlplane.evidence import store
 from controlplane.evidence.live import Live
@@ -134,6 +136,7 @@ def _queue(pipeline: Any, rows: list[Row]) -> None:
         _queue_since(pipeline, row)
         _queue_bucket(pipeline, row)
         _queue_streak(pipeline, row)
+        _queue_own_streak(pipeline, row)
         if row.failures and row.retry_after_s is not None:
             _queue_wait(pipeline, row)
 
@@ -187,6 +190,20 @@ def _queue_streak(pipeline: Any, row: Row) -> None:
         pipeline.expire(witnesses, KEEP_STREAK_S)
 
 
+def _queue_own_streak(pipeline: Any, row: Row) -> None:
+    streaks, active = f"{_key(row)}:s", f"{_key(row)}:a"
+    pipeline.zadd(active, {_voice(row): row.at}, gt=True)
+    pipeline.zremrangebyscore(active, "-inf", row.at - row.window_s - SLACK_S)
+    if not row.succeeded and row.trailing:
+        pipeline.zincrby(streaks, row.trailing, _voice(row))
+    elif row.trailing:
+        pipeline.zadd(streaks, {_voice(row): row.trailing})
+    else:
+        pipeline.zrem(streaks, _voice(row))
+    for key in (streaks, active):
+        pipeline.expire(key, KEEP_STREAK_S)
+
+
 def _queue_wait(pipeline: Any, row: Row) -> None:
     waits = f"{_key(row)}:u"
     until = row.at + (row.retry_after_s or 0.0)
@@ -203,10 +220,12 @@ def read(
     The parts by worker are read only when a shared rule may hold or, `closely`, a worker may be failing alone.
     """
     numbers = live_buckets(now, policy.window_s)
-    state, witnesses, waits, *buckets = _totals(client, key, policy.window_s, numbers)
+    state, witnesses, waits, active, streaks, *buckets = _totals(client, key, policy, numbers)
     if not state:
         return None
     tally = Tally(streak=int(state.get(b"streak", 0)), witnesses={_split(one) for one in witnesses})
+    tally.active_sessions = active
+    tally.own_streaks = _still_active(client, key, policy, numbers, streaks)
     present = [number for number, bucket in zip(numbers, buckets, strict=True) if bucket]
     for bucket in buckets:
         _add_totals(tally, bucket)
@@ -229,14 +248,35 @@ def _one_may_fail_alone(totals: Evidence, policy: CircuitPolicy) -> bool:
     return worker_fault(dataclasses.replace(totals, workers=(suspect,)), policy) is not None
 
 
-def _totals(client: redis.Redis, key: Key, window_s: float, numbers: Iterable[int]) -> list[Any]:
+def _totals(client: redis.Redis, key: Key, policy: CircuitPolicy, numbers: range) -> list[Any]:
+    window_s = policy.window_s
     pipeline = client.pipeline(transaction=True)
     pipeline.hgetall(str(key))
     pipeline.smembers(f"{key}:w")
     pipeline.zrange(f"{key}:u", 0, -1, withscores=True)
+    pipeline.zcount(f"{key}:a", *_ends(numbers, window_s))
+    pipeline.zrangebyscore(f"{key}:s", policy.consecutive_failures or "+inf", "+inf", withscores=True)
     for number in numbers:
         pipeline.hgetall(_bucket_key(key, "t", window_s, number))
     return pipeline.execute()
+
+
+def _ends(numbers: range, window_s: float) -> tuple[float, str]:
+    """The window as scores: from the beginning of its oldest bucket to before the end of its newest."""
+    width = bucket_width(window_s)
+    return numbers.start * width, f"({numbers.stop * width!r}"
+
+
+def _still_active(
+    client: redis.Redis, key: Key, policy: CircuitPolicy, numbers: range, streaks: list[tuple[bytes, float]]
+) -> dict[tuple[str, str], int]:
+    """The long streaks of sessions that had a call in the window; asked for only where two or more could matter."""
+    if len(streaks) < 2:
+        return {}
+    seen_at = client.zmscore(f"{key}:a", [voice for voice, _ in streaks])
+    begins = _ends(numbers, policy.window_s)[0]
+    alive = zip(streaks, seen_at, strict=True)
+    return {_split(voice): int(length) for (voice, length), at in alive if at is not None and at >= begins}
 
 
 def _split(voice: bytes) -> tuple[str, str]:

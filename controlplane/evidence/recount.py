@@ -42,6 +42,21 @@ WHERE {_OURS} AND o.received_at >= COALESCE(ended.received_at, %(horizon)s)
   AND LEAST(o.streak, {FAILED}) > 0
 GROUP BY 1, 2
 """  # noqa: S608
+_OWN = f"""
+WITH seen AS (
+    SELECT DISTINCT worker_id, session_id FROM observation
+    WHERE {_OURS} AND received_at >= %(since)s AND {_CALLS} > 0
+      AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
+), mine AS (
+    SELECT o.worker_id, o.session_id, o.id, LEAST(o.streak, {FAILED}) AS failures_at_end,
+           max(o.id) FILTER (WHERE ok + empty > 0) OVER (PARTITION BY o.worker_id, o.session_id) AS ended
+    FROM observation o JOIN seen USING (worker_id, session_id)
+    WHERE {_OURS} AND received_at >= %(horizon)s
+)
+SELECT s.worker_id, s.session_id, COALESCE(sum(failures_at_end) FILTER (WHERE ended IS NULL OR m.id >= ended), 0)
+FROM seen s LEFT JOIN mine m USING (worker_id, session_id)
+GROUP BY 1, 2
+"""  # noqa: S608
 _BEFORE = f"""
 SELECT EXISTS (
     SELECT FROM observation
@@ -69,7 +84,19 @@ def of_rows(dependency_id: int, generation: int, policy: CircuitPolicy, now: dat
         for worker, session, failures in cursor.fetchall():
             tally.streak += int(failures)
             tally.witnesses.add((str(worker), str(session)))
+        cursor.execute(_OWN, asked)
+        for worker, session, length in cursor.fetchall():
+            tally.active_sessions += 1
+            tally.own_streaks[str(worker), str(session)] = int(length)
+    _keep_long(tally, policy)
     return evidence_of(tally, live, now.timestamp())
+
+
+def _keep_long(tally: Tally, policy: CircuitPolicy) -> None:
+    """What the counters would have said of own streaks: the long ones, where there are two or more."""
+    limit = policy.consecutive_failures
+    long = {voice: length for voice, length in tally.own_streaks.items() if limit is not None and length >= limit}
+    tally.own_streaks = long if len(long) >= 2 else {}
 
 
 def _asked(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime, live: Live) -> dict[str, Any]:

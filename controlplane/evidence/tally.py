@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from recloser.core.circuit import Evidence, WorkerEvidence
+from recloser.core.circuit import Evidence, OwnStreak, WorkerEvidence
 
 from controlplane.evidence.live import Live
 
@@ -44,6 +44,8 @@ class Tally:
     voices: dict[tuple[str, str], Sums] = field(default_factory=dict)
     streak: int = 0
     witnesses: set[tuple[str, str]] = field(default_factory=set)
+    own_streaks: dict[tuple[str, str], int] = field(default_factory=dict)
+    active_sessions: int = 0
     operations: set[str] = field(default_factory=set)
     retry_until: float | None = None
 
@@ -65,6 +67,8 @@ def evidence_of(tally: Tally, live: Live, now: float, *, detailed: bool = True) 
         streak=tally.streak,
         workers=_own(tally, 0) if detailed else (),
         sessions=_own(tally, 1) if detailed else (),
+        own_streaks=tuple(OwnStreak(*voice, length) for voice, length in sorted(tally.own_streaks.items())),
+        active_sessions=tally.active_sessions,
         live_workers=live.workers,
         live_sessions=live.sessions,
         operation=_only(tally.operations),

@@ -9,6 +9,7 @@ from recloser.core.circuit import (
     EffectiveState,
     Evidence,
     IllegalTransition,
+    OwnStreak,
     Round,
     WorkerEvidence,
     admitted_share,
@@ -34,7 +35,8 @@ from recloser.core.circuit import (
 )
 from recloser.core.policy import CircuitPolicy
 from recloser.core.states import move
-from recloser.core.types import Cause, Delivery, Mode, Signal, State, Verdict
+from recloser.core.types import Cause, Delivery, Mode, Outcome, Signal, State, Verdict
+from recloser.core.window import Window
 
 NOW = 1000.0
 POLICY = CircuitPolicy(settle_s=0.0, jitter=0.0)
@@ -608,3 +610,62 @@ def test_a_stored_circuit_reads_back_as_itself(circuit):
 def test_a_stored_state_that_nobody_knows_raises():
     with pytest.raises(ValueError, match="melted"):
         from_dict({"state": "melted"})
+
+
+def _stuck(*lengths: int, active: int | None = None, good: int = 100) -> Evidence:
+    streaks = tuple(OwnStreak(f"w{number}", f"s{number}", length) for number, length in enumerate(lengths))
+    return Evidence(
+        ok=good,
+        failures=sum(lengths),
+        calls=good + sum(lengths),
+        workers=tuple(WorkerEvidence(own.worker, failures=own.length) for own in streaks),
+        own_streaks=streaks,
+        active_sessions=len(lengths) if active is None else active,
+        live_workers=5,
+        live_sessions=5,
+    )
+
+
+def test_sessions_that_each_fail_five_times_in_a_row_open_it_while_the_window_still_remembers_good_times():
+    """Their own breakers starve the rate of failures, so the rate cannot be waited for."""
+    verdict = judge(Circuit(), _stuck(5, 6, 5), CircuitPolicy(settle_s=0), 100.0)
+
+    assert verdict.opened
+    assert verdict.breach is not None
+    assert verdict.breach.signal is Signal.CONSECUTIVE_FAILURES
+    assert verdict.breach.value == 5
+    assert verdict.breach.witnesses == ("w0", "w1", "w2")
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        _stuck(5),
+        _stuck(4, 4, 4),
+        _stuck(5, 5, active=3),
+        replace(_stuck(5, 5), own_streaks=(OwnStreak("w0", "s0", 5), OwnStreak("w0", "s1", 5)), live_workers=2),
+    ],
+    ids=["one session alone", "streaks too short", "others succeed", "two processes of one of several workers"],
+)
+def test_streaks_of_their_own_that_are_no_verdict(evidence):
+    assert not judge(Circuit(), evidence, CircuitPolicy(settle_s=0), 100.0).opened
+
+
+def test_on_one_instance_the_processes_own_streaks_are_witnesses():
+    same = (OwnStreak("w0", "s0", 5), OwnStreak("w0", "s1", 7))
+    evidence = replace(_stuck(5, 7), own_streaks=same, live_workers=1, live_sessions=2)
+
+    assert judge(Circuit(), evidence, CircuitPolicy(settle_s=0), 100.0).opened
+
+
+def test_a_window_in_memory_knows_who_is_in_a_streak_of_its_own():
+    window = Window(60.0)
+    for at in range(4):
+        window.record(Outcome.TIMEOUT, at, worker="w1", step=at)
+        window.record(Outcome.TIMEOUT, at, worker="w2", step="the same step")
+    window.record(Outcome.OK, 4.0, worker="w3")
+
+    evidence = window.evidence(5.0)
+
+    assert {own.worker: own.length for own in evidence.own_streaks} == {"w1": 4, "w2": 1}
+    assert evidence.active_sessions == 3

@@ -232,7 +232,7 @@ def test_keys_of_a_circuit_share_a_hash_tag_and_expire(cast):
     tag = f"{{{cast.prod.pk}:{cast.search_api.pk}}}"
     keys = list(redis_clients.blocking().scan_iter(f"rcl:{tag}:*"))
 
-    assert len(keys) == 5
+    assert len(keys) == 7
     assert all(redis_clients.blocking().ttl(key) > 0 for key in keys)
 
 
@@ -255,3 +255,17 @@ def test_the_edge_counts_as_a_thread_does(cast):
     assert async_to_sync(_async_count)(rows)
     assert _counted(cast.search_api).failures == 2
     assert _counted(cast.crm_db).ok == 3
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_sessions_in_a_streak_of_their_own_are_known(cast, frozen_clock, by_rows):
+    """So that an outage is seen although each session's own breaker has stopped it from calling."""
+    for session in cast.sessions[:2]:
+        observe(session, cast.search_api, ok=50)
+        observe(session, cast.search_api, failures=6)
+    observe(cast.sessions[2], cast.search_api, failures=2)
+
+    found = _recounted(cast.search_api) if by_rows else _evidence(cast.search_api)
+
+    assert sorted(own.length for own in found.own_streaks) == [6, 6]
+    assert found.active_sessions == 3

@@ -1,6 +1,6 @@
 """The shared circuit, as everyone imports it: its states, its judgement by evidence, and its recovery."""
 
-from recloser.core.evidence import Breach, Evidence, WorkerEvidence
+from recloser.core.evidence import Breach, Evidence, OwnStreak, WorkerEvidence
 from recloser.core.judgement import Judgement, breaches, judge, worker_fault
 from recloser.core.rounds import (
     Finish,
@@ -45,6 +45,7 @@ __all__ = [
     "Grant",
     "IllegalTransition",
     "Judgement",
+    "OwnStreak",
     "Round",
     "WorkerEvidence",
     "admitted_share",

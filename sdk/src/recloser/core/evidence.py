@@ -24,6 +24,15 @@ class WorkerEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnStreak:
+    """One live session's own failures in a row, each step once; it had a call in the window."""
+
+    worker: str
+    session: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All workers' calls in the window, of the circuit's present generation only.
 
@@ -40,6 +49,10 @@ class Evidence:
     """Failures since the last success from anywhere in the scope; the parallel calls of one step count once."""
     workers: tuple[WorkerEvidence, ...] = ()
     sessions: tuple[WorkerEvidence, ...] = ()
+    own_streaks: tuple[OwnStreak, ...] = ()
+    """Sessions in the midst of a streak of their own: at least those as long as the policy's limit."""
+    active_sessions: int = 0
+    """Sessions that had a call in the window: the denominator of how many are in a streak."""
     live_workers: int | None = None
     live_sessions: int | None = None
     completed_by_bad_sample: bool = True
@@ -65,6 +78,11 @@ class Evidence:
         if self._one_instance:
             return self.live_sessions or len(self.sessions)
         return len(self.workers) if self.live_workers is None else self.live_workers
+
+    def witnesses_of(self, streaks: tuple[OwnStreak, ...]) -> tuple[str, ...]:
+        """The distinct witnesses behind these streaks, in order of appearance."""
+        names = (own.session if self._one_instance else own.worker for own in streaks)
+        return tuple(dict.fromkeys(names))
 
     @property
     def _one_instance(self) -> bool:

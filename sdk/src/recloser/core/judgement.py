@@ -14,6 +14,9 @@ from recloser.core.types import Cause, Delivery, Mode, Signal, State
 THIN = 1.3
 """A sample is thin with less than this many times the failures that `min_calls` at the threshold would hold."""
 
+EVERYWHERE = 0.8
+"""This share of the sessions that call must be stuck before their own streaks speak for the fleet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -123,7 +126,7 @@ def opening_cooldown(circuit: Circuit, policy: CircuitPolicy, now: float) -> flo
 
 def breaches(evidence: Evidence, policy: CircuitPolicy) -> list[Breach]:
     """Every rule that holds, its quorum included, each with its own evidence."""
-    rules = (_failure_rate, _consecutive_failures, _slow_call_rate)
+    rules = (_failure_rate, _consecutive_failures, _failing_everywhere, _slow_call_rate)
     found = (rule(evidence, policy) for rule in rules)
     return [breach for breach in found if breach is not None and len(breach.witnesses) >= policy.min_workers]
 
@@ -160,6 +163,23 @@ def _consecutive_failures(evidence: Evidence, policy: CircuitPolicy) -> Breach |
     witnesses = _witnesses(evidence, lambda own: own.last_failed)
     delivery = policy.consecutive_failures_delivery
     return _breach(Signal.CONSECUTIVE_FAILURES, evidence.streak, limit, evidence, witnesses, policy, delivery)
+
+
+def _failing_everywhere(evidence: Evidence, policy: CircuitPolicy) -> Breach | None:
+    """Nearly every session has failed often in a row, whatever the window still remembers of better times (ADR 0009).
+
+    Their own breakers stop them at this point, so the rate would starve of failures and open only a window later.
+    """
+    limit = policy.consecutive_failures
+    if limit is None or policy.consecutive_failures_delivery is Delivery.OFF:
+        return None
+    stuck = tuple(own for own in evidence.own_streaks if own.length >= limit)
+    witnesses = evidence.witnesses_of(stuck)
+    if len(witnesses) < 2 or len(stuck) < EVERYWHERE * evidence.active_sessions:
+        return None
+    shortest = min(own.length for own in stuck)
+    delivery = policy.consecutive_failures_delivery
+    return _breach(Signal.CONSECUTIVE_FAILURES, shortest, limit, evidence, witnesses, policy, delivery)
 
 
 def _rate_speaks(evidence: Evidence, policy: CircuitPolicy) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from recloser.core.evidence import Evidence, WorkerEvidence
+from recloser.core.evidence import Evidence, OwnStreak, WorkerEvidence
 from recloser.core.types import FAILURES, SUCCESSES, Outcome
 
 BUCKETS = 60
@@ -89,10 +89,23 @@ class _Streak:
             self.workers.clear()
 
 
+@dataclass(slots=True)
+class _Own:
+    """One worker's failures in a row, each step once."""
+
+    length: int = 0
+    step: Hashable = None
+
+    def failed(self, step: Hashable) -> None:
+        if step is None or step != self.step:
+            self.length += 1
+        self.step = step
+
+
 class Window:
     """The sliding window of one scope, in memory: the worker's own breaker, conformance and replay."""
 
-    __slots__ = ("_buckets", "_by_worker", "_operations", "_retry_until", "_streak", "_total", "window_s")
+    __slots__ = ("_buckets", "_by_worker", "_operations", "_own", "_retry_until", "_streak", "_total", "window_s")
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
@@ -101,6 +114,7 @@ class Window:
         self._by_worker: dict[str, Counts] = {}
         self._total = Counts()
         self._streak = _Streak()
+        self._own: dict[str, _Own] = {}
         self._retry_until: float | None = None
 
     def record(
@@ -123,10 +137,12 @@ class Window:
             counts.add(outcome, slow)
         if failed:
             self._streak.failed(worker, step)
+            self._own_of(worker).failed(step)
             self._operations.setdefault(number, set()).add(operation)
             self._remember_wait(at, retry_after_s)
         else:
             self._streak.ended()
+            self._own.pop(worker, None)
 
     def evidence(
         self,
@@ -147,6 +163,8 @@ class Window:
             calls=total.calls,
             streak=self._streak.length,
             workers=tuple(self._workers()),
+            own_streaks=tuple(self._own_streaks()),
+            active_sessions=len(self._by_worker),
             live_workers=live_workers,
             live_sessions=live_sessions,
             completed_by_bad_sample=completed_by_bad_sample,
@@ -161,6 +179,7 @@ class Window:
         self._by_worker.clear()
         self._total = Counts()
         self._streak.ended()
+        self._own.clear()
         self._retry_until = None
 
     def shift(self, by_s: float) -> None:
@@ -201,6 +220,17 @@ class Window:
         if worker not in self._by_worker:
             self._by_worker[worker] = Counts()
         return self._by_worker[worker]
+
+    def _own_of(self, worker: str) -> _Own:
+        if worker not in self._own:
+            self._own[worker] = _Own()
+        return self._own[worker]
+
+    def _own_streaks(self) -> Iterator[OwnStreak]:
+        """A worker of a window in memory is one session."""
+        for worker, own in self._own.items():
+            if worker in self._by_worker:
+                yield OwnStreak(worker, worker, own.length)
 
     def _drop_old(self, now: float) -> None:
         self._drop_before(live_buckets(now, self.window_s).start)
