@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,9 @@ from controlplane.models import AuditAnchor, AuditEntry
 
 CHAIN = 7_265_636_002
 """The advisory lock that orders the chain; held until the caller's transaction ends."""
+
+through: ContextVar[str] = ContextVar("through", default="")
+"""What the actor acts through, where it is not the dashboard: the token by its prefix. Goes into each entry's detail."""
 
 _INSERT = """
 INSERT INTO audit_entry (at, environment_id, actor, action, target, accepted, reason, detail, previous_hash, hash)
@@ -38,10 +42,14 @@ def record(
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CHAIN])
         previous = _last_hash()
-        plain = json.loads(json.dumps(dict(detail or {}), default=str))
+        plain = json.loads(json.dumps({**(detail or {}), **_through()}, default=str))
         entry = [clock.now(), environment_id, actor, action, target[:500], accepted, reason[:1000], plain, previous]
         values = [*entry[:7], json.dumps(plain), previous, _hash(*entry)]
         cursor.execute(_INSERT, values)
+
+
+def _through() -> dict[str, str]:
+    return {"through": named} if (named := through.get()) else {}
 
 
 def _last_hash() -> str:

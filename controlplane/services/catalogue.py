@@ -1,0 +1,171 @@
+"""What operators name by hand: environments, agents, dependencies, tools; made once, edited field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_slug
+from django.db import IntegrityError, transaction
+from django.db.models import CharField
+from recloser.core.types import SideEffectClass
+
+from controlplane.delivery import publish, versions
+from controlplane.models import Agent, Dependency, Environment, Tool
+from controlplane.services import audit, tools
+from controlplane.services.errors import Refused
+
+Named = Environment | Agent | Dependency | Tool
+N = TypeVar("N", Environment, Agent, Dependency, Tool)
+
+Changes = Mapping[str, Any]
+"""Field name to new value; what is not named stays as it is."""
+
+
+def create_environment(*, slug: str, name: str, actor: str, now: datetime, protected: bool = False) -> Environment:
+    """A new environment, empty; nothing of another one is seen from it."""
+    _demand_slug(slug)
+    return _create(Environment(slug=slug, name=name, protected=protected, created_at=now), actor)
+
+
+def create_agent(
+    *, environment: Environment, slug: str, name: str, actor: str, now: datetime, owner: str = ""
+) -> Agent:
+    """A new agent application; it reports once it has a key."""
+    _demand_slug(slug)
+    return _create(Agent(environment=environment, slug=slug, name=name, owner=owner, created_at=now), actor)
+
+
+def create_dependency(
+    *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
+) -> Dependency:
+    """A new dependency with its circuit; one that is there already is refused."""
+    if Dependency.objects.filter(environment=environment, slug=slug).exists():
+        raise _taken("dependency", slug, "slug")
+    return tools.ensure_dependency(
+        environment=environment, slug=slug, owner=owner, description=description, actor=actor, now=now
+    )
+
+
+def create_tool(
+    *, environment: Environment, name: str, dependencies: Iterable[str], actor: str, now: datetime, **more: Any
+) -> Tool:
+    """A new tool behind these dependencies; one that is there already is refused."""
+    if Tool.objects.filter(environment=environment, name=name).exists():
+        raise _taken("tool", name, "name")
+    return tools.ensure_tool(
+        environment=environment, name=name, dependencies=dependencies, actor=actor, now=now, **more
+    )
+
+
+def edit_environment(*, environment: Environment, changes: Changes, actor: str) -> Environment:
+    """Its name, and whether a change that loosens needs a second person."""
+    return _edit(environment, changes, actor)
+
+
+def edit_agent(*, agent: Agent, changes: Changes, actor: str) -> Agent:
+    """Its name and owner."""
+    return _edit(agent, changes, actor)
+
+
+def edit_dependency(*, dependency: Dependency, changes: Changes, actor: str) -> Dependency:
+    """Its owner and description."""
+    return _edit(dependency, changes, actor)
+
+
+@transaction.atomic
+def edit_tool(*, tool: Tool, changes: Changes, actor: str) -> Tool:
+    """Its class (given is confirmed), cost, owner, operation and dependencies; agents hear of it at once."""
+    wanted = dict(changes)
+    behind = wanted.pop("dependencies", None)
+    if "side_effect" in wanted:
+        wanted["class_confirmed"] = _class(wanted["side_effect"]) is not SideEffectClass.UNKNOWN
+    changed = _assign(tool, wanted)
+    if behind is not None:
+        changed |= _stand_behind(tool, behind)
+    if changed:
+        _audit(tool, "edit_tool", actor, changed)
+        versions.bump_config(tool.environment_id)
+        publish.config_changed(tool.environment_id)
+    return tool
+
+
+def _class(word: str) -> SideEffectClass:
+    if word not in set(SideEffectClass):
+        raise Refused("bad_field", "there is no such class", f"use one of {', '.join(SideEffectClass)}", "side_effect")
+    return SideEffectClass(word)
+
+
+def _stand_behind(tool: Tool, slugs: Iterable[str]) -> dict[str, Any]:
+    rows = [tools.find_dependency(environment=tool.environment, slug=slug) for slug in slugs]
+    if not rows:
+        raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
+    if {row.pk for row in rows} == set(tool.dependencies.values_list("pk", flat=True)):
+        return {}
+    tool.dependencies.set(rows)
+    return {"dependencies": sorted(row.slug for row in rows)}
+
+
+@transaction.atomic
+def _create(row: N, actor: str) -> N:
+    values = {field.name: getattr(row, field.name) for field in row._meta.fields if isinstance(field, CharField)}
+    _demand_fitting(row, values)
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError:
+        raise _taken(_noun(row), str(row), "slug") from None
+    _audit(row, f"create_{_noun(row)}", actor, values)
+    return row
+
+
+@transaction.atomic
+def _edit(row: N, changes: Changes, actor: str) -> N:
+    if changed := _assign(row, changes):
+        _audit(row, f"edit_{_noun(row)}", actor, changed)
+    return row
+
+
+def _assign(row: Named, wanted: Changes) -> dict[str, Any]:
+    """Set and save what differs."""
+    _demand_fitting(row, wanted)
+    changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+    for name, value in changed.items():
+        setattr(row, name, value)
+    if changed:
+        row.save(update_fields=list(changed))
+    return changed
+
+
+def _demand_fitting(row: Named, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        longest = getattr(row._meta.get_field(name), "max_length", None)
+        if longest is not None and len(value) > longest:
+            raise Refused("bad_field", f"the {name} is too long", f"use up to {longest} characters", name)
+    if not str(values.get("name", "-")).strip():
+        raise Refused("bad_field", "the name is missing", "say it as people call it", "name")
+
+
+def _demand_slug(slug: str) -> None:
+    try:
+        validate_slug(slug)
+    except ValidationError:
+        mend = "use letters, digits, - and _"
+        raise Refused("bad_field", "that is no short name", mend, "slug") from None
+
+
+def _taken(noun: str, name: str, field: str) -> Refused:
+    return Refused("exists", f"there is a {noun} {name[:60]!r} already", "edit that one, or choose another name", field)
+
+
+def _noun(row: Named) -> str:
+    return type(row).__name__.lower()
+
+
+def _audit(row: Named, action: str, actor: str, detail: Mapping[str, Any]) -> None:
+    environment_id = row.pk if isinstance(row, Environment) else row.environment_id
+    audit.record(
+        actor=actor, action=action, target=str(row), accepted=True, environment_id=environment_id, detail=detail
+    )
