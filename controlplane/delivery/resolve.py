@@ -17,6 +17,7 @@ from recloser.core.policy import (
     Origin,
     Resolved,
     RunPolicy,
+    handled_as,
     resolve_circuit,
     resolve_run,
     strictest,
@@ -48,8 +49,12 @@ def character_of(tools: Iterable[Tool]) -> Character:
     """A dependency's: of several tools the strictest class gives the preset, and one costly tool makes it costly."""
     known = list(tools)
     return Character(
-        strictest(SideEffectClass(tool.side_effect) for tool in known), costly=any(tool.costly for tool in known)
+        strictest(_class_of(tool) for tool in known), costly=any(tool.costly for tool in known)
     )
+
+
+def _class_of(tool: Tool) -> SideEffectClass:
+    return handled_as(SideEffectClass(tool.side_effect), confirmed=tool.class_confirmed)
 
 
 class Published:

@@ -46,7 +46,6 @@ def test_a_tools_own_run_fields_win(cast):
     assert resolved.of_tool(cast.tools["refund"]).policy.semantic_failures == 3
 
 
-@pytest.mark.xfail(strict=True, reason="recloser.core.resolve applies the built-in preset after a class revision")
 def test_a_class_revision_wins_over_the_built_in_preset(cast):
     _publish(cast, "class", {"run": {"consecutive_failures": 1}}, side_effect="side_effect")
 
@@ -121,3 +120,12 @@ def test_a_place_that_does_not_fit_is_refused(cast, more):
 
     with pytest.raises(Refused):
         _publish(cast, "dependency", {"min_calls": 3}, **({"dependency": cast.search_api} | more))
+
+
+@pytest.mark.parametrize(("claimed", "failures"), [("read_only", 3), ("destructive", 1)])
+def test_a_class_nobody_confirmed_is_never_handled_more_leniently_than_unknown(cast, claimed, failures):
+    tool = cast.tools["web_search"]
+    type(tool).objects.filter(pk=tool.pk).update(side_effect=claimed, class_confirmed=False)
+    tool.refresh_from_db()
+
+    assert resolved.of_tool(tool).policy.consecutive_failures == failures

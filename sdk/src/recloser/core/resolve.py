@@ -77,6 +77,11 @@ def strictest(classes: Iterable[SideEffectClass]) -> SideEffectClass:
     return max(classes, key=STRICTNESS.index, default=SideEffectClass.UNKNOWN)
 
 
+def handled_as(claimed: SideEffectClass, *, confirmed: bool) -> SideEffectClass:
+    """The class whose rules hold: what nobody confirmed is never handled more leniently than `unknown`."""
+    return claimed if confirmed else strictest((claimed, SideEffectClass.UNKNOWN))
+
+
 def preset(side_effect_class: SideEffectClass, *, costly: bool = False) -> Layer:
     """What a class sets. `costly` tightens the thresholds by one step; what a call may do stays the class's own."""
     failures, identical = _THRESHOLDS[_TIGHTER[side_effect_class] if costly else side_effect_class]
@@ -113,7 +118,7 @@ def resolve_run(
 
 def _ordered(layers: Iterable[Layer], side_effect_class: SideEffectClass, costly: bool) -> list[Layer]:
     strength = list(Origin).index
-    return sorted([*layers, preset(side_effect_class, costly=costly)], key=lambda layer: strength(layer.origin))
+    return sorted([preset(side_effect_class, costly=costly), *layers], key=lambda layer: strength(layer.origin))
 
 
 def _resolved(
