@@ -19,7 +19,7 @@ from controlplane.models import (
     Trip,
     Worker,
 )
-from controlplane.services import access
+from controlplane.services import access, tools
 from controlplane.services.ingest import caps
 from tests.edge import harness
 from tests.edge.harness import failing, observation
@@ -282,3 +282,18 @@ def test_a_process_that_remembers_rows_that_are_gone_looks_again(agent):
 
     assert agent.send(observation())["repeat"] is False
     assert Worker.objects.count() == 1
+
+
+def test_an_agent_without_a_config_reports_to_the_dependency_that_operators_named(agent, prod):
+    """It takes the tool for its own dependency; a circuit of that name would be nobody's."""
+    tools.ensure_dependency(environment=prod, slug="hotels-api", actor="otto", now=clock.now())
+    tools.ensure_tool(environment=prod, name="hotels", dependencies=["hotels-api"], actor="otto", now=clock.now())
+
+    answer = agent.send(
+        observation(tool="hotels", dependency="hotels"), trips=[harness.trip(tool="hotels", dependency="hotels")]
+    )
+
+    assert list(answer["circuits"]) == ["hotels-api"]
+    assert not Dependency.objects.filter(slug="hotels").exists()
+    assert Observation.objects.get().dependency_id == Trip.objects.get().dependency_id
+    assert Trip.objects.get().dependency.slug == "hotels-api"

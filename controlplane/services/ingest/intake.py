@@ -18,6 +18,7 @@ from controlplane.services.ingest import names as naming
 from controlplane.services.ingest import statement
 from controlplane.services.ingest.caps import CallCap
 from controlplane.services.ingest.claims import Claims, claims_of, pairs
+from controlplane.services.ingest.home import at_home
 from controlplane.services.ingest.names import Caller, Names
 from controlplane.services.ingest.wire import Batch
 from controlplane.threads import Threads
@@ -80,7 +81,7 @@ class Intake:
 
     async def _take(self, caller: Caller, batch: Batch) -> Taken:
         worker_id = await self._worker(caller, batch)
-        names = await self._known_names(caller, batch)
+        names, batch = await self._known_names(caller, batch)
         claims = claims_of(batch, names, caller, self._cap)
         found = await self._execute(caller, batch, worker_id, claims)
         if (found["epoch"], found["config"]) != names.version:
@@ -103,17 +104,19 @@ class Intake:
             self._sessions.popitem(last=False)
         return worker_id
 
-    async def _known_names(self, caller: Caller, batch: Batch) -> Names:
+    async def _known_names(self, caller: Caller, batch: Batch) -> tuple[Names, Batch]:
+        """The names of the batch, the new ones discovered, and the batch with its evidence where it belongs."""
         names = self._names.get(caller.environment_id) or await self._read_names(caller.environment_id)
-        missing = self._missing(names, caller, batch)
-        if not missing:
-            return names
+        home = at_home(batch, names)
+        if not self._missing(names, caller, home):
+            return names, home
         names = await self._read_names(caller.environment_id)
-        if missing := self._missing(names, caller, batch):
+        home = at_home(batch, names)
+        if missing := self._missing(names, caller, home):
             await self._threads.run(naming.discover, caller, missing)
             names = await self._read_names(caller.environment_id)
             self._remember_refusals(names, caller, missing)
-        return names
+        return names, home
 
     def _missing(self, names: Names, caller: Caller, batch: Batch) -> set[tuple[str, str]]:
         unknown = names.unknown(pairs(batch), caller.key_id)
