@@ -64,6 +64,8 @@ class Model:
         width = WINDOW_S / 60
         live = [s for s in self.samples if now // width - 60 < s[0] // width <= now // width]
         failures = [s for s in live if s[2]]
+        if self.stuck_everywhere({s[1] for s in live}):
+            return True
         if len(live) >= MIN_CALLS:
             seeing = [name for name in {s[1] for s in live} if share(live, name) >= RATE]
             return len(failures) >= RATE * len(live) and len(seeing) >= 2
@@ -73,6 +75,12 @@ class Model:
                 break
             tail.append(name)
         return len(tail) >= STREAK and len(set(tail)) >= 2
+
+    def stuck_everywhere(self, calling: set[str]) -> bool:
+        """Each of four in five workers that call has failed STREAK times running, and they are two or more."""
+        ends = {name: [s[2] for s in self.samples if s[1] == name][-STREAK:] for name in calling}
+        stuck = [name for name, end in ends.items() if len(end) == STREAK and all(end)]
+        return len(stuck) >= 2 and len(stuck) >= 0.8 * len(calling)
 
     def open(self, at: float) -> None:
         rested = self.closed_at is None or at - self.closed_at >= 600

@@ -182,7 +182,7 @@ def test_a_value_comes_from_the_strongest_layer_that_sets_it():
     assert (run.policy.consecutive_failures, run.origins["consecutive_failures"]) == (9, Origin.TOOL)
     assert (run.policy.semantic_failures, run.origins["semantic_failures"]) == (4, Origin.DEPENDENCY)
     assert (run.policy.step_limit, run.origins["step_limit"]) == (30, Origin.ENVIRONMENT)
-    assert (run.policy.identical_calls, run.origins["identical_calls"]) == (5, Origin.CLASS)
+    assert (run.policy.identical_calls, run.origins["identical_calls"]) == (3, Origin.CLASS)
     assert run.origins["never_open"] is Origin.DEFAULT
     circuit = resolve_circuit(layers, side_effect_class=SideEffectClass.READ_ONLY)
     assert (circuit.policy.cooldown_s, circuit.origins["cooldown_s"]) == (10, Origin.DEPENDENCY)
@@ -211,7 +211,7 @@ def test_typed_outcome_rules_pass_through_a_layer():
 @pytest.mark.parametrize(
     ("side_effect_class", "failures", "identical", "at_once", "retry", "permits"),
     [
-        ("read_only", 5, 5, False, True, True),
+        ("read_only", 5, 3, False, True, True),
         ("idempotent_write", 4, 3, False, True, True),
         ("side_effect", 2, 2, True, False, False),
         ("destructive", 1, 2, True, False, False),

@@ -60,7 +60,7 @@ _TIGHTER = {
 }
 
 _THRESHOLDS: Mapping[SideEffectClass, tuple[int, int]] = {
-    SideEffectClass.READ_ONLY: (5, 5),
+    SideEffectClass.READ_ONLY: (5, 3),
     SideEffectClass.IDEMPOTENT_WRITE: (4, 3),
     SideEffectClass.SIDE_EFFECT: (2, 2),
     SideEffectClass.DESTRUCTIVE: (1, 2),
