@@ -93,6 +93,10 @@ class Edge:
             log.error("statement_refused", error=type(error).__name__)
             mend = "leave out what is unusual in it"
             await sending.refuse(Problem(422, "bad_field", "the database does not take a value of the batch", mend))
+        except Exception:
+            log.exception("request_failed", path=scope["path"])
+            mend = "send again later; the server's log has the cause"
+            await sending.refuse(Problem(500, "internal", "this was not foreseen", mend, retry_after_s=5))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == LIVE:

@@ -20,7 +20,7 @@ from controlplane.models import (
     Worker,
 )
 from controlplane.services import access, tools
-from controlplane.services.ingest import caps
+from controlplane.services.ingest import Intake, caps
 from tests.edge import harness
 from tests.edge.harness import failing, observation
 
@@ -297,3 +297,17 @@ def test_an_agent_without_a_config_reports_to_the_dependency_that_operators_name
     assert not Dependency.objects.filter(slug="hotels").exists()
     assert Observation.objects.get().dependency_id == Trip.objects.get().dependency_id
     assert Trip.objects.get().dependency.slug == "hotels-api"
+
+
+def test_what_nobody_foresaw_is_answered_in_the_one_shape_and_takes_nothing(agent, monkeypatch):
+    async def broken(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(Intake, "take", broken)
+    batch = agent.batch(observations=[observation()])
+
+    answer = agent.post(batch)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    monkeypatch.undo()
+    assert agent.post(batch).json()["repeat"] is False
