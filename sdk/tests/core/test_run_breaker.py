@@ -9,7 +9,7 @@ from recloser.core.run import RunState, ToolRules
 from recloser.core.types import Action, Delivery, Outcome, Scope, SideEffectClass, Signal
 
 OK, FAIL, SEMANTIC = Outcome.OK, Outcome.RETRYABLE_ERROR, Outcome.SEMANTIC_ERROR
-FULL = resolve_run([], side_effect_class=SideEffectClass.READ_ONLY).policy
+FULL = replace(resolve_run([], side_effect_class=SideEffectClass.READ_ONLY).policy, identical_calls=5)
 READ_ONLY = replace(FULL, no_progress_steps=None)
 
 
