@@ -244,7 +244,7 @@ class Server:
         self._streams = []
 
     def wait(self):
-        until(self._answers, within=30, what="uvicorn")
+        until(self._answers, within=60, what="uvicorn's start")
         return self
 
     def _answers(self):

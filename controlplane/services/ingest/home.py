@@ -15,7 +15,8 @@ T = TypeVar("T", Observation, Trip)
 
 def at_home(batch: Batch, names: Names) -> Batch:
     """Without a config an agent takes a tool for its own dependency: what operators know of the tool wins."""
-    if not any(_strays(each, names) for each in (*batch.observations, *batch.trips)):
+    entries: list[Observation | Trip] = [*batch.observations, *batch.trips]
+    if not any(_strays(each, names) for each in entries):
         return batch
     observations = [home for each in batch.observations for home in _homes(each, names)]
     trips = [home for each in batch.trips for home in _homes(each, names, most=1)]
