@@ -22,7 +22,7 @@ from controlplane.selectors import due
 from controlplane.services import alerts, circuits, partitions, probes, runs, system
 from workers import database
 from workers.beats import own_name
-from workers.handoff import Handoff
+from workers.handoff import BATCH, Handoff
 from workers.leadership import Leadership
 from workers.steps import ClockSteps
 from workers.tasks.alerts import run_deliveries
@@ -31,8 +31,8 @@ from workers.tasks.probes import run_rounds, run_tests
 LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
 STANDBY_S = 0.5
 BEAT_S = 2.0
-AT_ONCE = 200
-"""Of each kind of work, the most that one tick takes."""
+AT_ONCE, A_FEW = 200, 50
+"""Of each kind of work, the most that one tick takes; a few of what is done here, so that probes do not wait for it."""
 
 DATABASE_AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 
@@ -107,8 +107,8 @@ class Scheduler:
     def tick(self) -> None:
         """Do once what is due now."""
         self.handoff.look(worker_lives=due.celery_worker_lives(clock.now()))
-        self._try("settle", lambda: circuits.settle_due(now=clock.now(), limit=AT_ONCE))
-        self._try("sweep", lambda: circuits.sweep_due(now=clock.now(), limit=AT_ONCE))
+        self._try("settle", lambda: circuits.settle_due(now=clock.now(), limit=A_FEW))
+        self._try("sweep", lambda: circuits.sweep_due(now=clock.now(), limit=A_FEW))
         self._try("probes", self._probes)
         self._try("announce", lambda: alerts.dispatch_due_transitions(now=clock.now(), limit=AT_ONCE))
         self._try("deliver", self._deliveries)
@@ -117,15 +117,20 @@ class Scheduler:
             self._chore(chore)
 
     def _probes(self) -> None:
+        """By the batch, so that the first is asked while the next is claimed."""
         self._lag_s = 0.0
-        if not self.handoff.room:
-            return
+        for _ in range(AT_ONCE // BATCH):
+            if not self.handoff.room or not self._batch_of_probes():
+                return
+
+    def _batch_of_probes(self) -> bool:
         now = clock.now()
-        rounds = circuits.claim_rounds(now=now, limit=AT_ONCE)
+        rounds = circuits.claim_rounds(now=now, limit=BATCH)
         if rounds:
-            self._lag_s = max((now - each.due_at).total_seconds() for each in rounds)
+            self._lag_s = max(self._lag_s, *((now - each.due_at).total_seconds() for each in rounds))
             lease_s = max((each.lease_expires_at - now).total_seconds() for each in rounds)
             self.handoff.give(run_rounds, [str(each.pk) for each in rounds], expires_s=lease_s)
+        return len(rounds) == BATCH
 
     def _deliveries(self) -> None:
         if self.handoff.room:
