@@ -207,9 +207,12 @@ def behaviour(policy: RunPolicy) -> str:
     return "undecided"
 
 
-def instead(given: Sequence[Instead]) -> str:
-    """One line over all tools of a dependency."""
-    return "; ".join(f"{one.tool.name}: {behaviour(one.policy)}" for one in given) or "no tool known"
+def grouped(given: Sequence[Instead]) -> dict[str, list[str]]:
+    """Tools by what is done without them: six tools behind one dependency are not six lines."""
+    found: dict[str, list[str]] = {}
+    for one in given:
+        found.setdefault(behaviour(one.policy), []).append(one.tool.name)
+    return found
 
 
 def moved(row: Transition) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -80,7 +80,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFault:
-    """A worker that fails alone while others succeed: the fleet's circuit stays closed."""
+    """A worker in trouble of its own, while the fleet's circuit stays closed."""
 
     worker: Worker
     seen_at: datetime
@@ -88,6 +88,8 @@ class WorkerFault:
     """Of its own breaker, where that opened."""
     standing: Standing
     calls: Calls
+    alone: bool
+    """It fails while others succeed; False: too few workers live to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,35 +268,44 @@ def _urgency(need: Need) -> tuple[bool, int, float]:
 def _faults(
     environment: Environment, standings: list[Standing], calls: Mapping[int, Calls], now: datetime
 ) -> list[WorkerFault]:
-    """Workers that fail alone in front of a dependency that is closed for everybody else."""
-    closed = {one.dependency.pk: one for one in standings if one.kind == "closed"}
-    found = _own_breakers(environment, closed, now)
-    for one in closed.values():
-        seen_at, worker = one.row.fault_seen_at, one.row.fault_worker
-        if worker is not None and seen_at is not None and seen_at >= now - FAULTS_WITHIN:
-            trip = found.get((one.dependency.pk, worker.pk), (None, None, None))[2]
-            found[one.dependency.pk, worker.pk] = (worker, seen_at, trip)
-    faults = [
-        WorkerFault(worker, at, trip, closed[dependency], calls.get(dependency, Calls()))
-        for (dependency, _), (worker, at, trip) in found.items()
-        if worker is not None and at is not None
-    ]
+    """Workers in trouble of their own in front of a circuit that is closed for the fleet.
+
+    Either the core found that one fails alone, or too few workers live for a quorum and its own breaker opened.
+    """
+    closed = [one for one in standings if one.kind == "closed"]
+    trips = _own_breakers(environment, closed, now)
+    faults = [*_alone(closed, trips, calls, now), *_unheard(closed, trips, calls)]
     return sorted(faults, key=lambda fault: fault.seen_at, reverse=True)
 
 
-_Found = dict[tuple[int, int], tuple[Worker | None, datetime | None, Trip | None]]
+_Trips = Mapping[tuple[int, int], Trip]
 
 
-def _own_breakers(environment: Environment, closed: Mapping[int, Standing], now: datetime) -> _Found:
-    """By dependency and worker, the last opening of that worker's own breaker."""
+def _alone(closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls], now: datetime) -> Iterator[WorkerFault]:
+    for one in closed:
+        worker, seen_at, key = one.row.fault_worker, one.row.fault_seen_at, one.dependency.pk
+        if worker is not None and seen_at is not None and seen_at >= now - FAULTS_WITHIN:
+            yield WorkerFault(worker, seen_at, trips.get((key, worker.pk)), one, calls.get(key, Calls()), alone=True)
+
+
+def _unheard(closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls]) -> Iterator[WorkerFault]:
+    short = {one.dependency.pk: one for one in closed if one.row.quorum_short_at is not None}
+    for (key, _), trip in trips.items():
+        if key in short and trip.worker is not None and trip.worker_id != short[key].row.fault_worker_id:
+            yield WorkerFault(trip.worker, trip.at, trip, short[key], calls.get(key, Calls()), alone=False)
+
+
+def _own_breakers(environment: Environment, closed: list[Standing], now: datetime) -> _Trips:
+    """By dependency and worker, the last opening of that worker's own breaker since the circuit closed."""
+    since = {one.dependency.pk: max(now - FAULTS_WITHIN, one.since or now - FAULTS_WITHIN) for one in closed}
     rows = Trip.objects.filter(
-        environment=environment, scope=Scope.WORKER.value, at__gte=now - FAULTS_WITHIN, dependency__in=list(closed)
+        environment=environment, scope=Scope.WORKER.value, at__gte=now - FAULTS_WITHIN, dependency__in=list(since)
     )
     latest = rows.order_by("dependency_id", "worker_id", "-at").distinct("dependency_id", "worker_id")
     return {
-        (trip.dependency_id, trip.worker_id): (trip.worker, trip.at, trip)
+        (trip.dependency_id, trip.worker_id): trip
         for trip in latest.select_related("worker")
-        if trip.dependency_id is not None and trip.worker_id is not None
+        if trip.dependency_id is not None and trip.worker_id is not None and trip.at >= since[trip.dependency_id]
     }
 
 

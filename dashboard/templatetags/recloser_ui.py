@@ -202,6 +202,12 @@ def behaviour(policy: Any) -> str:
 
 
 @register.filter
+def by_behaviour(given: Any) -> Any:
+    """Tools by what is done without them."""
+    return words.grouped(given).items()
+
+
+@register.filter
 def moved(row: Transition) -> str:
     """What a transition did."""
     return words.moved(row)

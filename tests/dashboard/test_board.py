@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.urls import reverse
-from recloser.core.types import Signal
+from recloser.core.types import Cause, Signal, State
 
 from controlplane.models import Circuit, ProcessBeat, Trip
 from tests import factories
@@ -100,6 +100,35 @@ def test_one_sick_worker_is_named_and_may_be_quarantined(cast, as_):
 
 def test_a_worker_of_an_open_circuit_is_no_fault_of_its_own(cast, outage, as_):
     Circuit.objects.filter(pk=outage.pk).update(fault_worker=cast.workers[2], fault_seen_at=NOON)
+
+    assert board(as_(cast.ann)).context["board"].faults == []
+
+
+def own_breaker(cast, at):
+    return Trip.objects.create(
+        environment=cast.prod, scope="worker", signal="consecutive_failures", dependency=cast.search_api,
+        worker=cast.workers[0], delivery="enforce", evidence={"consecutive_failures": 5},
+        threshold={"consecutive_failures": 5}, at=at, received_at=at,
+    )  # fmt: skip
+
+
+def test_where_no_quorum_can_be_had_a_workers_own_breaker_is_shown(cast, as_):
+    own_breaker(cast, NOON - timedelta(seconds=30))
+    assert board(as_(cast.ann)).context["board"].faults == []
+
+    Circuit.objects.filter(dependency=cast.search_api).update(quorum_short_at=NOON - timedelta(minutes=1))
+
+    page = board(as_(cast.ann)).content.decode()
+    assert "pod-1</span> opened its own breaker for" in page
+    assert "1 circuit short of a quorum" in page
+
+
+def test_breakers_that_opened_in_an_outage_of_all_are_no_faults_once_it_is_over(cast, outage, as_):
+    own_breaker(cast, NOON - timedelta(seconds=50))
+    Circuit.objects.filter(dependency=cast.search_api).update(quorum_short_at=NOON)
+    stage.move(cast.search_api, NOON - timedelta(seconds=5), state=State.CLOSED, cause=Cause.PROBE_PASSED,
+               opened_at=None, due_at=None, tripped_by=None,
+               closed_at=(NOON - timedelta(seconds=5)).timestamp())  # fmt: skip
 
     assert board(as_(cast.ann)).context["board"].faults == []
 

@@ -17,7 +17,7 @@ SIZES = {"wide": (1360, 900), "phone": (360, 780)}
 TOO_WIDE = """
 () => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("main *")]
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".scroll"))
-  .map((one) => `${one.tagName}.${one.getAttribute("class")}`)
+  .map((one) => `${one.tagName}.${one.getAttribute("class")}`).concat("something")
 """
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="set RECLOSER_SHOTS to a folder to get pictures")
