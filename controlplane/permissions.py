@@ -6,7 +6,6 @@ from django.contrib.auth.backends import ModelBackend
 
 from controlplane.models.access import Role
 
-
 VIEW = "controlplane.view"
 OPERATE = "controlplane.operate_circuit"
 EDIT_POLICY = "controlplane.edit_policy"

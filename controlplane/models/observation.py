@@ -5,7 +5,7 @@ from django.db import models
 
 
 class Observation(models.Model):
-    """What one session saw of one (tool, dependency) in one slice of time. No foreign keys: nothing blocks an append."""
+    """What one session saw of one (tool, dependency) in a slice of time. No foreign keys: nothing blocks an append."""
 
     id = models.BigIntegerField(primary_key=True)
     received_at = models.DateTimeField()

@@ -1,10 +1,10 @@
 """Policies: layers of typed values, kept as immutable revisions."""
 
 from django.db import models
+from recloser.core.types import SideEffectClass
 
 from controlplane.models.access import Environment
 from controlplane.models.tool import Dependency, Tool
-from recloser.core.types import SideEffectClass
 
 
 class PolicyRevision(models.Model):
@@ -29,9 +29,7 @@ class PolicyRevision(models.Model):
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="policies")
     level = models.CharField(max_length=20, choices=Level.choices)
     side_effect = models.CharField(max_length=20, blank=True, choices=[(c.value, c.value) for c in SideEffectClass])
-    dependency = models.ForeignKey(
-        Dependency, null=True, blank=True, on_delete=models.CASCADE, related_name="policies"
-    )
+    dependency = models.ForeignKey(Dependency, null=True, blank=True, on_delete=models.CASCADE, related_name="policies")
     tool = models.ForeignKey(Tool, null=True, blank=True, on_delete=models.CASCADE, related_name="policies")
     number = models.PositiveIntegerField(help_text="counts up within the layer")
     values = models.JSONField(help_text="field name to value, as recloser.core.policy validates them")

@@ -1,9 +1,9 @@
 """What agents call: tools, and the dependencies behind them."""
 
 from django.db import models
+from recloser.core.types import SideEffectClass
 
 from controlplane.models.access import AgentKey, Environment
-from recloser.core.types import SideEffectClass
 
 
 class Dependency(models.Model):
