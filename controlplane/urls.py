@@ -7,5 +7,6 @@ from controlplane import health
 urlpatterns = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
+    path("api/v1/", include("controlplane.api.urls")),
     path("", include("dashboard.urls")),
 ]

@@ -1,0 +1,1 @@
+"""One file per noun: what it looks like, how it is filtered, its views."""

@@ -1,0 +1,159 @@
+"""What agents call: dependencies and tools. A name that is not there is an error, never a new object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_filters
+from recloser.core.types import SideEffectClass
+from rest_framework import serializers
+
+from controlplane import clock
+from controlplane.api import filters
+from controlplane.api.base import Many, One
+from controlplane.api.contract import edits, writes
+from controlplane.api.fields import Choice, Flag, Names, Said, Text
+from controlplane.models import Dependency, Tool
+from controlplane.permissions import EDIT_POLICY
+from controlplane.selectors import lists, named
+from controlplane.services import catalogue
+
+CLASSES = [each.value for each in SideEffectClass]
+
+
+class DependencyOut(serializers.ModelSerializer[Dependency]):
+    """The downstream target behind one or more tools."""
+
+    tools = serializers.SlugRelatedField("name", many=True, read_only=True)
+    discovered_by = serializers.CharField(
+        source="discovered_by.prefix", default=None, allow_null=True, help_text="The key that first named it, if any."
+    )
+
+    class Meta:
+        model = Dependency
+        fields = ("slug", "owner", "description", "tools", "created_at", "discovered_by")
+
+
+class DependencyCreate(Said):
+    """A new dependency."""
+
+    slug = Text(max_length=200)
+    owner = Text(max_length=100, allow_blank=True, default="")
+    description = Text(max_length=500, allow_blank=True, default="")
+
+
+class DependencyEdit(Said):
+    """What may change of one."""
+
+    owner = Text(max_length=100, allow_blank=True)
+    description = Text(max_length=500, allow_blank=True)
+
+
+class DependencyFilter(django_filters.FilterSet):
+    """Which dependencies."""
+
+    owner = filters.text("owner")
+    tool = filters.Named(named.tool, "tools")
+    discovered = filters.IsSet("discovered_by")
+
+
+class Dependencies(Many):
+    """The dependencies of an environment."""
+
+    queryset = lists.dependencies()
+    noun, shape = "dependency", DependencyOut
+    filterset_class = DependencyFilter
+    orders = {"slug": "slug", "created_at": "created_at"}
+
+    @writes(EDIT_POLICY, takes=DependencyCreate, gives=DependencyOut, status=201)
+    def post(self, said: dict[str, Any]) -> Dependency:
+        """Name a dependency; its circuit starts closed."""
+        return catalogue.create_dependency(environment=self.environment, **said, actor=self.actor(), now=clock.now())
+
+
+class OneDependency(One):
+    """One dependency."""
+
+    queryset = lists.dependencies()
+    noun, shape = "dependency", DependencyOut
+    by = {"slug": "dependency"}
+
+    @edits(EDIT_POLICY, takes=DependencyEdit, gives=DependencyOut)
+    def patch(self, row: Dependency, said: dict[str, Any]) -> Dependency:
+        """Change its owner or description."""
+        return catalogue.edit_dependency(dependency=row, changes=said, actor=self.actor())
+
+
+class ToolOut(serializers.ModelSerializer[Tool]):
+    """A name the model can call."""
+
+    dependencies = serializers.SlugRelatedField("slug", many=True, read_only=True)
+    discovered_by = serializers.CharField(
+        source="discovered_by.prefix", default=None, allow_null=True, help_text="The key that first named it, if any."
+    )
+
+    class Meta:
+        model = Tool
+        fields = (
+            "name", "dependencies", "side_effect", "class_confirmed", "costly", "owner", "operation", "created_at",
+            "discovered_by",
+        )  # fmt: skip
+
+
+class ToolCreate(Said):
+    """A new tool. A class given is thereby confirmed."""
+
+    name = Text(max_length=200)
+    dependencies = Names(allow_empty=False, max_length=50)
+    side_effect = Choice(choices=CLASSES, required=False)
+    costly = Flag(required=False)
+    operation = Text(max_length=200, allow_blank=True, default="")
+    owner = Text(max_length=100, allow_blank=True, default="")
+
+
+class ToolEdit(Said):
+    """What may change of one. A class given is thereby confirmed."""
+
+    dependencies = Names(allow_empty=False, max_length=50)
+    side_effect = Choice(choices=CLASSES)
+    costly = Flag()
+    operation = Text(max_length=200, allow_blank=True)
+    owner = Text(max_length=100, allow_blank=True)
+
+
+class ToolFilter(django_filters.FilterSet):
+    """Which tools."""
+
+    dependency = filters.Named(named.dependency, "dependencies")
+    side_effect = filters.word(*CLASSES)
+    confirmed = filters.Flag(field_name="class_confirmed")
+    owner = filters.text("owner")
+    discovered = filters.IsSet("discovered_by")
+
+
+class Tools(Many):
+    """The tools of an environment."""
+
+    queryset = lists.tools()
+    noun, shape = "tool", ToolOut
+    filterset_class = ToolFilter
+    orders = {"name": "name", "created_at": "created_at"}
+
+    @writes(EDIT_POLICY, takes=ToolCreate, gives=ToolOut, status=201)
+    def post(self, said: dict[str, Any]) -> Tool:
+        """Name a tool in front of dependencies that exist."""
+        return catalogue.create_tool(environment=self.environment, **said, actor=self.actor(), now=clock.now())
+
+
+class OneTool(One):
+    """One tool."""
+
+    queryset = lists.tools()
+    noun, shape = "tool", ToolOut
+    by = {"name": "tool"}
+
+    @edits(EDIT_POLICY, takes=ToolEdit, gives=ToolOut)
+    def patch(self, row: Tool, said: dict[str, Any]) -> Tool:
+        """Confirm its class, or change its owner, operation, cost or dependencies."""
+        changed = catalogue.edit_tool(tool=row, changes=said, actor=self.actor())
+        return lists.tools().get(pk=changed.pk)
