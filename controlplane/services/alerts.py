@@ -25,7 +25,7 @@ from controlplane.services.errors import Refused
 MAX_ATTEMPTS = 10
 """Of one sending; the number itself only ever rises, so that a late answer is told from a present one."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 900.0
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=30)
 LOCKOUTS_WITHIN = timedelta(days=1)
 KEEP_DELIVERIES = timedelta(days=90)
 

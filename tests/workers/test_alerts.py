@@ -217,9 +217,9 @@ def test_what_a_killed_worker_held_is_claimed_again_and_its_late_word_has_no_say
     opened(stage.search_api)
     alerts.dispatch_due_transitions(now=NOON, limit=10)
     [(key, attempt)] = alerts.claim_deliveries(now=NOON, limit=10)
-    assert alerts.claim_deliveries(now=frozen_clock.advance(30), limit=10) == []
+    assert alerts.claim_deliveries(now=frozen_clock.advance(29), limit=10) == []
 
-    tell(frozen_clock.advance(31))
+    tell(frozen_clock.advance(2))
 
     late = alerts.finish_delivery(delivery_id=key, attempt=attempt, result=alerts.Result("late"), now=NOON)
     assert late is False

@@ -170,6 +170,7 @@ def test_a_celery_worker_killed_in_the_middle_of_a_probe(stage, processes, vendo
     until(lambda: vendor.count("/search"), what="the probe arrives")
     worker.kill()
     vendor.routes["/search"] = vendor.routes["/ok"]
+    processes.worker()
 
     until(lambda: stage.closed, 30, "another round closes it")
     until(lambda: "closed" in told(pager), what="the all-clear")
