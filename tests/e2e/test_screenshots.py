@@ -36,7 +36,7 @@ def shoot(browser, server, cast):
             )
             made.append((f"{theme}-{size}", context))
 
-    def pictures(name: str, path: str, *, who: str | None = "ada") -> None:
+    def pictures(name: str, path: str, *, who: str | None = "ada", click: str = "") -> None:
         for suffix, context in made:
             page = context.new_page()
             page.goto(f"{server}{path}")
@@ -47,8 +47,11 @@ def shoot(browser, server, cast):
             page.wait_for_load_state("load")
             page.evaluate("document.fonts.ready")
             page.wait_for_timeout(1700 if who else 200)
+            if click:
+                page.get_by_role("link", name=click).first.click()
+                page.get_by_role("dialog").wait_for()
             assert page.evaluate(TOO_WIDE) == [], f"{name} {suffix} is wider than the screen"
-            page.screenshot(path=f"{FOLDER}/{name}-{suffix}.png", full_page=True)
+            page.screenshot(path=f"{FOLDER}/{name}-{suffix}.png", full_page=not click)
             page.close()
 
     yield pictures
@@ -61,6 +64,7 @@ def test_pictures_of_a_bad_night(shoot, cast):
     story.bad_night(cast, clock.now())
     run = Run.objects.filter(degraded=True, disclosed=False).first()
     shoot("board", "/?environment=prod")
+    shoot("sheet", "/?environment=prod", click="Hold open")
     shoot("circuit", "/circuits/prod/search-api/")
     shoot("force-close", "/circuits/prod/search-api/force-close/")
     shoot("hold-open", "/circuits/prod/search-api/hold-open/")

@@ -5,7 +5,14 @@ const name = `recloser-live:${environment}`;
 const SILENCE = 25_000;
 
 const channel = new BroadcastChannel(name);
-channel.addEventListener("message", (event) => announce(event.data));
+channel.addEventListener("message", (event) => (event.data.ask ? reply() : announce(event.data)));
+
+let heardAt = -Infinity; // while this tab listens
+let known = null; // the version it last heard
+
+function reply() {
+  if (performance.now() - heardAt < SILENCE) channel.postMessage({ alive: true, ...(known === null ? {} : { changed: known }) });
+}
 
 function announce(message) {
   document.dispatchEvent(new CustomEvent("recloser:feed", { detail: message }));
@@ -33,6 +40,7 @@ async function listen(leaving) {
     if (done) return;
     clearTimeout(watchdog);
     watchdog = setTimeout(() => silent.abort(), SILENCE);
+    heardAt = performance.now();
     tell({ alive: true });
     const events = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
     rest = events.pop();
@@ -42,7 +50,9 @@ async function listen(leaving) {
 
 function read(text) {
   const fields = Object.fromEntries(text.split("\n").map((line) => line.split(/:\s?(.*)/s).slice(0, 2)));
-  if (fields.event === "changed") tell({ changed: version(fields.data) });
+  if (fields.event !== "changed") return;
+  known = version(fields.data);
+  tell({ changed: known });
 }
 
 function version(data) {
@@ -59,6 +69,7 @@ async function lead(leaving) {
   for (let wait = 1000; !leaving.aborted; wait = Math.min(wait * 2, 30_000)) {
     const began = Date.now();
     await listen(leaving).catch(() => {});
+    heardAt = -Infinity;
     if (leaving.aborted) return;
     tell({ lost: true });
     if (Date.now() - began > 60_000) wait = 1000;
@@ -80,7 +91,11 @@ function leave() {
   leaving = null;
 }
 
-document.addEventListener("visibilitychange", () => (document.hidden ? leave() : join()));
+function arrive() {
+  channel.postMessage({ ask: true }); // another tab may listen already
+  join();
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? leave() : arrive()));
 addEventListener("pagehide", leave);
-addEventListener("pageshow", join);
-join();
+addEventListener("pageshow", arrive);
