@@ -167,7 +167,7 @@ def test_a_celery_worker_killed_in_the_middle_of_a_probe(stage, processes, vendo
     stage.probe(f"{vendor.url}/search")
     scheduler, worker = processes.both()
     stage.open()
-    until(lambda: vendor.count("/search"), what="the probe arrives")
+    until(lambda: told(pager) and vendor.count("/search"), what="people are told, and the probe arrives")
     worker.kill()
     vendor.routes["/search"] = vendor.routes["/ok"]
     processes.worker()
