@@ -273,7 +273,7 @@ def _still_active(
     """The long streaks of sessions that had a call in the window; asked for only where two or more could matter."""
     if len(streaks) < 2:
         return {}
-    seen_at = client.zmscore(f"{key}:a", [voice for voice, _ in streaks])
+    seen_at = client.zmscore(f"{key}:a", [voice.decode() for voice, _ in streaks])
     begins = _ends(numbers, policy.window_s)[0]
     alive = zip(streaks, seen_at, strict=True)
     return {_split(voice): int(length) for (voice, length), at in alive if at is not None and at >= begins}
