@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
+from time import monotonic
 
 from rest_framework.request import Request
 
@@ -50,7 +50,7 @@ def record(request: Request, problem: Problem, *, action: str, environment: str 
     if request.method in READING or problem.code not in REJECTED:
         return
     actor = _actor(request)
-    left_out = anonymous.admit(time.monotonic()) if actor == NOBODY else 0
+    left_out = anonymous.admit(monotonic()) if actor == NOBODY else 0
     if left_out is None:
         return
     audit.record(

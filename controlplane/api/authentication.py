@@ -54,7 +54,7 @@ class Session(SessionAuthentication):
             raise Problem(403, "csrf", str(denied.detail), mend) from None
 
 
-class _BearerScheme(OpenApiAuthenticationExtension):
+class _BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = BearerToken
     name = "personal_token"
 
@@ -63,7 +63,7 @@ class _BearerScheme(OpenApiAuthenticationExtension):
         return {"type": "http", "scheme": "bearer", "bearerFormat": "rcp_PREFIX_SECRET"}
 
 
-class _SessionScheme(OpenApiAuthenticationExtension):
+class _SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = Session
     name = "session"
 

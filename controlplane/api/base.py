@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from django.db.models import Model, QuerySet
+from django.http import HttpRequest
 from rest_framework import generics
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import JSONRenderer
@@ -44,7 +45,7 @@ class Face(generics.GenericAPIView[Any]):
     """One address."""
 
     authentication_classes = (BearerToken, Session)
-    permission_classes = (RoleAndScope,)
+    permission_classes: Any = (RoleAndScope,)
     parser_classes = (StrictJson,)
     renderer_classes = (JSONRenderer,)
     content_negotiation_class = AlwaysJson
@@ -72,6 +73,7 @@ class Face(generics.GenericAPIView[Any]):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse what nobody may send, find out who asks, and about what."""
         refuse_secrets_in_addresses(request)
+        _demand_json(request._request)
         super().initial(request, *args, **kwargs)
         if isinstance(request.auth, PersonalToken):
             audit.through.set(f"token {request.auth.prefix}")
@@ -83,9 +85,7 @@ class Face(generics.GenericAPIView[Any]):
     def handle_exception(self, exc: Exception) -> Response:
         """One shape; a rejected attempt goes on record."""
         problem = errors.told(exc)
-        attempts.record(
-            self.request, problem, action=self.operation(), environment=self.kwargs.get("environment")
-        )
+        attempts.record(self.request, problem, action=self.operation(), environment=self.kwargs.get("environment"))
         response = errors.answer(exc, problem, path=self.request.path)
         response.exception = True
         return response
@@ -102,13 +102,13 @@ class Face(generics.GenericAPIView[Any]):
         contract: Contract | None = getattr(getattr(self, method, None), "contract", None)
         return (contract.name if contract else "") or f"{self.verbs.get(method, method)}_{self.noun}"
 
-    verbs: ClassVar[Mapping[str, str]] = {
+    verbs: ClassVar[dict[str, str]] = {
         "get": "read", "head": "read", "post": "create", "patch": "edit", "put": "set", "delete": "remove"
     }  # fmt: skip
 
     def actor(self) -> str:
         """The name that goes on record."""
-        return cast(str, self.request.user.get_username())
+        return self.request.user.get_username()
 
     def get_queryset(self) -> QuerySet[Any]:
         """The rows of this environment, and of no other."""
@@ -117,9 +117,7 @@ class Face(generics.GenericAPIView[Any]):
 
     def said(self, takes: type[Said] | None) -> dict[str, Any]:
         """The request's body, validated."""
-        self._demand_json()
-        body = StrictJson().parse(self.request._request)
-        told = (takes or Said)(data=body, partial=self.request.method == "PATCH")
+        told = (takes or Said)(data=self.request.data, partial=self.request.method == "PATCH")
         told.is_valid(raise_exception=True)
         return cast(dict[str, Any], told.validated_data)
 
@@ -130,14 +128,6 @@ class Face(generics.GenericAPIView[Any]):
         data = contract.gives(row, context={"request": self.request}).data
         headers = {"ETag": preconditions.etag(data)} if contract.conditional else {}
         return Response(data, status=contract.status, headers=headers)
-
-    def _demand_json(self) -> None:
-        given = self.request._request
-        if given.headers.get("Content-Encoding", "identity") != "identity":
-            raise Problem(415, "bad_encoding", "compressed bodies are not read here", "send it plain")
-        length = given.META.get("CONTENT_LENGTH") or "0"
-        if length != "0" and given.content_type != "application/json":
-            raise Problem(415, "bad_type", "bodies are JSON", "send Content-Type: application/json")
 
     def _demand_known_parameters(self, request: Request) -> None:
         known = self.parameters() if request.method in attempts.READING else []
@@ -152,6 +142,14 @@ class Face(generics.GenericAPIView[Any]):
     def parameters(self) -> list[str]:
         """The query parameters of a GET."""
         return []
+
+
+def _demand_json(given: HttpRequest) -> None:
+    """A body, where there is one, says that it is plain JSON."""
+    if given.headers.get("Content-Encoding", "identity") != "identity":
+        raise Problem(415, "bad_encoding", "compressed bodies are not read here", "send it plain")
+    if given.META.get("CONTENT_LENGTH") not in (None, "", "0") and given.content_type != StrictJson.media_type:
+        raise Problem(415, "bad_type", "bodies are JSON", "send Content-Type: application/json")
 
 
 def _meant(name: str, known: list[str]) -> str:
@@ -236,7 +234,8 @@ class One(Face):
             if row is None:
                 raise Problem(404, "not_found", f"{place} has no such {self.noun.replace('_', ' ')}", "list them")
             return cast(Model, row)
-        return named.one(rows, column, self.kwargs[argument], noun=self.noun, place=place)
+        found: Model = named.one(rows, column, self.kwargs[argument], noun=self.noun, place=place)
+        return found
 
 
 def _plural(noun: str) -> str:

@@ -1,4 +1,4 @@
-"""What a method of a view promises: who may, what it takes, what it gives. Checked, carried out and described from here."""
+"""What a method of a view promises: who may, what it takes and gives; checked, done and described by it."""
 
 from __future__ import annotations
 

@@ -121,12 +121,12 @@ class Names(serializers.ListField):
 class Said(serializers.Serializer[Any]):
     """A request's body. A field that is not known is an error that names the nearest one."""
 
-    default_error_messages = {"invalid": "it is not an object: send a JSON object"}
+    default_error_messages = {"null": "it is not an object: send a JSON object"}
 
     def to_internal_value(self, data: Any) -> Any:
         """The validated values by name."""
         if not isinstance(data, Mapping):
-            self.fail("invalid")
+            raise serializers.ValidationError({"non_field_errors": ["it is not an object: send a JSON object"]})
         for name in data:
             if name not in self.fields:
                 raise serializers.ValidationError({name[:100]: _unknown(name, list(self.fields))})

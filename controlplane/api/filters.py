@@ -11,7 +11,6 @@ from django import forms
 from django.db.models import Model, QuerySet
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_field
-from rest_framework.request import Request
 
 from controlplane.api.errors import bad_field
 from controlplane.api.lookup import given
@@ -21,7 +20,7 @@ from controlplane.models import Environment
 class Backend(DjangoFilterBackend):
     """Filters by a view's `filterset_class`; the first value that cannot be used is told in our shape."""
 
-    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+    def filter_queryset(self, request: Any, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         """The rows that match."""
         filterset = self.get_filterset(request, queryset, view)
         if filterset is None:
@@ -46,7 +45,8 @@ class _MomentField(forms.CharField):
             raise forms.ValidationError("it is no moment with a time zone, such as 2026-06-01T12:00:00Z") from None
 
 
-class Moment(django_filters.IsoDateTimeFilter):
+@extend_schema_field({"type": "string", "format": "date-time"})
+class Moment(django_filters.Filter):
     """A moment with its time zone; a + that an address turned into a blank is understood."""
 
     field_class = _MomentField
@@ -60,7 +60,8 @@ class _FlagField(forms.CharField):
         return {"true": True, "false": False}.get(text)
 
 
-class Flag(django_filters.BooleanFilter):
+@extend_schema_field({"type": "boolean"})
+class Flag(django_filters.Filter):
     """`true` or `false`."""
 
     field_class = _FlagField
@@ -77,13 +78,10 @@ class _WholeField(forms.CharField):
 
 
 @extend_schema_field({"type": "integer", "minimum": 0, "maximum": 10**18 - 1})
-class Whole(django_filters.NumberFilter):
+class Whole(django_filters.Filter):
     """A whole number."""
 
     field_class = _WholeField
-
-    def get_max_validator(self) -> None:
-        """Bounds are the field's own."""
 
 
 class IsSet(Flag):
@@ -113,7 +111,7 @@ class Named(django_filters.CharFilter):
         if not value:
             return qs
         here: Environment = self.parent.request.environment  # type: ignore[attr-defined]
-        return qs.filter(**{self.field_name: given(self.look_up, here, value, self.noun)})
+        return qs.filter(**{str(self.field_name): given(self.look_up, here, value, self.noun)})
 
 
 def word(*words: str, field_name: str | None = None) -> django_filters.ChoiceFilter:

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import Field, Model, Q, QuerySet
+from django.db.models import Field, Model, Q
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -51,7 +51,7 @@ class Keyset(BasePagination):
 
     following: str | None = None
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         """One page of rows; what comes next is kept for the answer."""
         order = _order(request.query_params.get(ORDERING), view.orders)
         limit = _limit(request.query_params.get(LIMIT))
@@ -142,7 +142,7 @@ def _field(model: type[Model], path: str) -> Field[Any, Any]:
     name, _, rest = path.partition("__")
     found = model._meta.pk if name == "pk" else model._meta.get_field(name)
     if rest and found is not None and found.related_model is not None:
-        return _field(found.related_model, rest)  # type: ignore[arg-type]
+        return _field(found.related_model, rest)
     if not isinstance(found, Field):
         raise FieldDoesNotExist(path)
     return found
@@ -151,7 +151,9 @@ def _field(model: type[Model], path: str) -> Field[Any, Any]:
 def _typed(column: Field[Any, Any], value: Any) -> Any:
     if not isinstance(value, str | int) or isinstance(value, bool) or "\x00" in str(value):
         raise ValueError(value)
-    typed = datetime.fromisoformat(str(value)) if column.get_internal_type() == "DateTimeField" else column.to_python(value)
+    typed = (
+        datetime.fromisoformat(str(value)) if column.get_internal_type() == "DateTimeField" else column.to_python(value)
+    )
     if isinstance(typed, datetime) and typed.tzinfo is None:
         raise ValueError(value)
     return typed

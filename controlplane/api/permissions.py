@@ -8,7 +8,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from controlplane.api.errors import Problem, unauthenticated
-from controlplane.models import PersonalToken
+from controlplane.models import PersonalToken, User
 from controlplane.permissions import VIEW
 from controlplane.services import tokens
 
@@ -19,11 +19,12 @@ class RoleAndScope(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         """True, or the refusal that says what is missing."""
         wanted = needed(view, request.method or "GET")
-        if not getattr(request.user, "is_authenticated", False):
+        user = request.user
+        if not isinstance(user, User):
             raise unauthenticated("nobody is signed in")
-        if not request.user.has_perm(wanted):
+        if not user.has_perm(wanted):
             mend = "ask an admin for a role that may"
-            raise Problem(403, "forbidden", f"a {request.user.role} may not {_short(wanted)}", mend)
+            raise Problem(403, "forbidden", f"a {user.role} may not {_short(wanted)}", mend)
         if isinstance(request.auth, PersonalToken) and not tokens.grants(request.auth, wanted):
             mend = f"make a token with the scope {_short(wanted)}"
             raise Problem(403, "out_of_scope", f"this token may not {_short(wanted)}", mend)

@@ -73,6 +73,8 @@ _ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200], d
 class Described(AutoSchema):
     """An operation as the view's contract has it."""
 
+    view: Any
+
     def get_operation_id(self) -> str:
         """`list_tools`, `edit_tool`, `force_close`."""
         return str(self.view.operation(self.method))
@@ -81,7 +83,7 @@ class Described(AutoSchema):
         """By the view's module."""
         return [type(self.view).__module__.rpartition(".")[2]]
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]
         """The docstring, and who may."""
         permission = needed(self.view, self.method).rpartition(".")[2]
         said = super().get_description() if self._contract() else inspect.getdoc(type(self.view)) or ""
@@ -165,7 +167,8 @@ def _drawn() -> bytes:
 
     patterns = [path("api/v1/", include(urls.described))]
     with patched_settings(SETTINGS):
-        drawn = SchemaGenerator(patterns=patterns).get_schema(request=None, public=True)
+        generator: Any = SchemaGenerator(patterns=patterns)  # type: ignore[no-untyped-call]
+        drawn = generator.get_schema(request=None, public=True)
     return json.dumps(drawn, default=str).encode()
 
 

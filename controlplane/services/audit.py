@@ -19,7 +19,7 @@ CHAIN = 7_265_636_002
 """The advisory lock that orders the chain; held until the caller's transaction ends."""
 
 through: ContextVar[str] = ContextVar("through", default="")
-"""What the actor acts through, where it is not the dashboard: the token by its prefix. Goes into each entry's detail."""
+"""What the actor acts through, where it is not the dashboard: the token by its prefix. It goes into each entry."""
 
 _INSERT = """
 INSERT INTO audit_entry (at, environment_id, actor, action, target, accepted, reason, detail, previous_hash, hash)

@@ -1,4 +1,4 @@
-"""Personal tokens for the operator API: issued, recognised, revoked. A token never grants what its person may not do."""
+"""Personal tokens for the operator API: issued, recognised, revoked; never worth more than their person."""
 
 from __future__ import annotations
 

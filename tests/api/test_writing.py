@@ -1,4 +1,4 @@
-"""Every change: that it happens, that it is on record, and that whoever may not is refused and that is on record too."""
+"""Every change: that it happens, that it is on record, and that whoever may not is refused, on record too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from controlplane.models import (
     Trip,
 )
 from controlplane.services import access, egress
-from tests import factories
 from tests.conftest import NOON
 from tests.dashboard import stage
 
@@ -106,8 +105,18 @@ def test_a_deed_sent_again_with_its_key_is_not_done_again(cast, outage, as_):
     assert (other.status, other.error["code"], other.error["field"]) == (409, "token_reused", "Idempotency-Key")
 
 
-@pytest.mark.parametrize("hold", [{}, {"until": "2026-06-01T13:00:00Z", "for_s": 60}, {"for_s": 0}, {"for_s": 90_000},
-                                  {"until": "2026-06-01T13:00:00"}, {"until": 1780000000}, {"for_s": "60"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "hold",
+    [
+        {},
+        {"until": "2026-06-01T13:00:00Z", "for_s": 60},
+        {"for_s": 0},
+        {"for_s": 90_000},
+        {"for_s": "60"},
+        {"until": "2026-06-01T13:00:00"},
+        {"until": 1780000000},
+    ],
+)
 def test_a_hold_without_one_clear_end_is_refused(cast, outage, as_, hold):
     answer = as_(cast.otto).hold_open({"reason": "vendor"} | hold, environment="prod", dependency="search-api")
 
@@ -344,7 +353,9 @@ def test_a_policy_is_read_with_its_origins_and_published_with_a_reason(cast, as_
     assert said.data["circuit"]["min_calls"] == {"value": 7, "origin": "dependency"}
     assert (said.data["revision"]["number"], said.data["revision"]["reason"]) == (1, "busy")
     assert said.etag == api.read_dependency_policy(**here).etag
-    assert api.list_revisions(environment="prod", dependency="search-api").data["results"][0]["values"] == {"min_calls": 7}
+    assert api.list_revisions(environment="prod", dependency="search-api").data["results"][0]["values"] == {
+        "min_calls": 7
+    }
 
 
 def test_layers_meet_in_the_tool(cast, as_):

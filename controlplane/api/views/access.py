@@ -140,7 +140,7 @@ class KeyCreate(Said):
     """Whose key, and where it is kept."""
 
     agent = Text(max_length=60)
-    label = Text(max_length=100, allow_blank=True, default="")
+    label = Text(max_length=100, allow_blank=True, default="")  # type: ignore[assignment]
 
 
 class Reason(Said):
@@ -290,7 +290,7 @@ class SessionOut(serializers.ModelSerializer[Session]):
     """One process life, and the documents it runs by."""
 
     agent = serializers.CharField(source="worker.agent.slug")
-    instance = serializers.CharField(source="worker.instance")
+    instance = serializers.CharField(source="worker.instance")  # type: ignore[assignment]
     worker = serializers.IntegerField(source="worker_id")
 
     class Meta:

@@ -70,9 +70,7 @@ class Channels(Many):
     @writes(ADMINISTER, takes=ChannelCreate, gives=MadeChannelOut, status=201)
     def post(self, said: dict[str, Any]) -> dict[str, Any]:
         """Add a channel; it is told once when a circuit opens, locks out and closes."""
-        channel, secret = alerts.save_channel(
-            environment=self.environment, **said, actor=self.actor(), now=clock.now()
-        )
+        channel, secret = alerts.save_channel(environment=self.environment, **said, actor=self.actor(), now=clock.now())
         return {"channel": channel, "secret": secret}
 
 
@@ -86,7 +84,7 @@ class OneChannel(One):
     @edits(ADMINISTER, takes=ChannelEdit, gives=ChannelOut)
     def patch(self, row: AlertChannel, said: dict[str, Any]) -> AlertChannel:
         """Change its name, address or secret, or switch it off."""
-        kept = {"name": row.name, "target": row.target, "enabled": row.enabled, "kind": row.kind}
+        kept: dict[str, Any] = {"name": row.name, "target": row.target, "enabled": row.enabled, "kind": row.kind}
         changed, _ = alerts.save_channel(
             environment=self.environment, channel=row, **(kept | said), actor=self.actor(), now=clock.now()
         )

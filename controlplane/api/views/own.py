@@ -101,7 +101,7 @@ class Tokens(_OwnTokens, Many):
         """Make a token of your own; its text is shown this once. Signed in only: a token makes no tokens."""
         if self.request.auth is not None:
             raise Problem(403, "session_only", "a token makes no tokens", "sign in, or use manage.py issue_token")
-        token, secret = tokens.issue(person=self.request.user, **said, now=clock.now())  # type: ignore[misc]
+        token, secret = tokens.issue(person=self.request.user, **said, now=clock.now())
         return {"token": token, "secret": secret}
 
 

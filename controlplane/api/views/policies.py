@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +108,7 @@ class Layer:
         return resolve.character_of([self.tool]) if self.tool is not None else resolve.UNKNOWN
 
 
-def _told(resolved: Resolved[Any], fields: dict[str, Field]) -> dict[str, Any]:
+def _told(resolved: Resolved[Any], fields: Mapping[str, Field]) -> dict[str, Any]:
     return {
         name: {"value": plain(field, getattr(resolved.policy, name)), "origin": resolved.origins[name].value}
         for name, field in fields.items()
@@ -135,9 +136,7 @@ class _Policy(One):
 
     def publish(self, said: dict[str, Any]) -> Layer:
         """Put values in force in place of the former ones."""
-        policies.publish(
-            environment=self.environment, **self.place(), **said, actor=self.actor(), now=clock.now()
-        )
+        policies.publish(environment=self.environment, **self.place(), **said, actor=self.actor(), now=clock.now())
         return self.find()
 
 
@@ -168,7 +167,9 @@ class ClassPolicy(_Policy):
         """The class."""
         word = self.kwargs["side_effect"]
         if word not in set(SideEffectClass):
-            raise Problem(404, "not_found", f"there is no class {word[:40]!r}", f"use one of {', '.join(SideEffectClass)}")
+            raise Problem(
+                404, "not_found", f"there is no class {word[:40]!r}", f"use one of {', '.join(SideEffectClass)}"
+            )
         return {"level": LEVELS.CLASS.value, "side_effect": word, "dependency": None, "tool": None}
 
     @_Publish

@@ -125,9 +125,7 @@ class TryProbe(Face):
         """Have a worker ask once, without touching the circuit; read the answer at probe/tests/<id>."""
         dependency = named.dependency(self.environment, self.kwargs["dependency"])
         spec = said.get("spec") or _stored(dependency)
-        return probes.test_now(
-            dependency=dependency, spec=spec, actor=self.actor(), now=clock.now(), **_headers(said)
-        )
+        return probes.test_now(dependency=dependency, spec=spec, actor=self.actor(), now=clock.now(), **_headers(said))
 
 
 class OneProbeTest(One):

@@ -24,7 +24,7 @@ CLASSES = [each.value for each in SideEffectClass]
 class DependencyOut(serializers.ModelSerializer[Dependency]):
     """The downstream target behind one or more tools."""
 
-    tools = serializers.SlugRelatedField("name", many=True, read_only=True)
+    tools: Any = serializers.SlugRelatedField("name", many=True, read_only=True)
     discovered_by = serializers.CharField(
         source="discovered_by.prefix", default=None, allow_null=True, help_text="The key that first named it, if any."
     )
@@ -87,7 +87,7 @@ class OneDependency(One):
 class ToolOut(serializers.ModelSerializer[Tool]):
     """A name the model can call."""
 
-    dependencies = serializers.SlugRelatedField("slug", many=True, read_only=True)
+    dependencies: Any = serializers.SlugRelatedField("slug", many=True, read_only=True)
     discovered_by = serializers.CharField(
         source="discovered_by.prefix", default=None, allow_null=True, help_text="The key that first named it, if any."
     )
