@@ -11,6 +11,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
+from controlplane import clock
+
 SHORTEST_KEY = 32
 
 
@@ -67,6 +69,15 @@ def public_url(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
         return []
     hint = "Set RECLOSER_PUBLIC_URL to the address that people open, such as https://recloser.example.org."
     return [Error("RECLOSER_PUBLIC_URL is no web address.", hint=hint, id="recloser.E007")]
+
+
+@register(Tags.security)
+def test_clock(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    """Whoever can move the clock can close every circuit."""
+    if (why := clock.refusal()) is None:
+        return []
+    hint = "Unset RECLOSER_TEST_CLOCK; or rehearse on a database whose name begins with `test`."
+    return [Error(f"RECLOSER_TEST_CLOCK is set, but {why}.", hint=hint, id="recloser.E008")]
 
 
 def _is_fernet(key: str) -> bool:

@@ -1,10 +1,16 @@
 """The one clock. Every deadline is database time, so processes on machines with skewed clocks agree."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
+
+STATEMENT_TIME = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+"""How a statement reads the clock by itself: database time, unless `substitute()` is given to it as `now`."""
 
 _frozen: datetime | None = None
 
@@ -15,13 +21,33 @@ def now() -> datetime:
         return _frozen
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
-        (value,) = cursor.fetchone()
+        value: datetime = cursor.fetchone()[0]
     return value.astimezone(UTC)
 
 
-def as_read(database_time: datetime) -> datetime:
-    """Pass on a time that a statement already brought from the database; a frozen clock still wins."""
-    return _frozen or database_time
+def substitute() -> datetime | None:
+    """What stands in for database time: None, save in tests and rehearsals."""
+    return _frozen
+
+
+def reckoned(read_at: datetime, tick: float) -> float:
+    """POSIX seconds now, reckoned on from a time read when the process's monotonic clock stood at `tick`."""
+    return seconds(_frozen) if _frozen is not None else seconds(read_at) + time.monotonic() - tick
+
+
+def refusal() -> str | None:
+    """Why the clock of this process may not be moved by hand, though RECLOSER_TEST_CLOCK asks for that."""
+    name = str(connection.settings_dict["NAME"])
+    allowed = settings.DEBUG or name.startswith("test") or settings.TEST_CLOCK_ANYWHERE
+    return None if allowed or not settings.TEST_CLOCK else f"{name} is not called a test database"
+
+
+def hold(at: datetime | None) -> None:
+    """For rehearsals only: time stands still at `at`, in this process, until it is held elsewhere; None lets it go."""
+    global _frozen
+    if not settings.TEST_CLOCK or refusal() is not None:
+        raise ImproperlyConfigured("this clock is not moved by hand: RECLOSER_TEST_CLOCK is not set, or refused")
+    _frozen = at
 
 
 def seconds(at: datetime) -> float:

@@ -13,8 +13,12 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = __version__
 
 DEBUG = env.bool("RECLOSER_DEBUG", False)
+TEST_CLOCK = env.bool("RECLOSER_TEST_CLOCK", False)
+"""For `recloser conformance --url`: the clock is moved by hand. Refused where it could do harm (recloser.E008)."""
+TEST_CLOCK_ANYWHERE = env.bool("RECLOSER_TEST_CLOCK_ANYWHERE", False)
+"""Rehearse though DEBUG is off and the database's name does not begin with `test`."""
 SECRET_KEY = env.str("RECLOSER_SECRET_KEY", "")
-FIELD_KEYS = env.list("RECLOSER_FIELD_KEYS", [])
+FIELD_KEYS: list[str] = env.list("RECLOSER_FIELD_KEYS", [])
 """Fernet keys for secrets at rest, newest first; older ones only decrypt."""
 ALLOWED_HOSTS = env.list("RECLOSER_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
 PUBLIC_URL = env.str("RECLOSER_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
@@ -164,7 +168,7 @@ EMAIL_URL = env.str("RECLOSER_EMAIL_URL", "")
 """smtp://user:password@host:port (smtps:// for TLS); without it e-mail channels say so and fail."""
 EMAIL_FROM = env.str("RECLOSER_EMAIL_FROM", "recloser@localhost")
 
-REST_FRAMEWORK = {"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None}
+REST_FRAMEWORK: dict[str, object] = {"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None}
 
 LOGGING = {
     "version": 1,

@@ -47,7 +47,7 @@ class Circuits:
 
     def now_s(self) -> float:
         """Database time, reckoned on from when this was read."""
-        return self.read_at.timestamp() + time.monotonic() - self.read_tick
+        return clock.reckoned(self.read_at, self.read_tick)
 
     def wire(self, now_s: float) -> dict[str, Any]:
         """The whole document; `now_s` is database time as it is sent, since its reader counts from it."""
@@ -84,12 +84,12 @@ ENTRY = """jsonb_build_object(
 """One circuit as agents see it, in SQL over `controlplane_circuit c`; its policy's `delivery` is added to it."""
 
 _CIRCUITS = f"""
-SELECT clock_timestamp(), v.epoch, v.config, v.circuits,
+SELECT {clock.STATEMENT_TIME}, v.epoch, v.config, v.circuits,
        (SELECT coalesce(jsonb_agg(jsonb_build_array(d.id, d.slug, {ENTRY}) ORDER BY d.slug), '[]')
         FROM controlplane_circuit c JOIN controlplane_dependency d ON d.id = c.dependency_id
         WHERE c.environment_id = v.environment_id AND (c.generation > 0 OR c.suspected_at IS NOT NULL))::text
 FROM controlplane_documentversion v
-WHERE v.environment_id = %s
+WHERE v.environment_id = %(environment)s
 """  # noqa: S608 (nothing but our own constant is put in)
 
 
@@ -97,7 +97,7 @@ def circuits(environment_id: int) -> Circuits:
     """The circuits document's content, read in one statement, so that it and its version belong together."""
     versions.of(environment_id)
     with connection.cursor() as cursor:
-        cursor.execute(_CIRCUITS, [environment_id])
+        cursor.execute(_CIRCUITS, {"environment": environment_id, "now": clock.substitute()})
         read_at, epoch, config_version, version, found = cursor.fetchone()
     rows = msgspec.json.decode(found)
     deliveries = resolve.deliveries(environment_id, [dependency_id for dependency_id, _, _ in rows])

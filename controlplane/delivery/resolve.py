@@ -48,9 +48,7 @@ UNKNOWN = Character(SideEffectClass.UNKNOWN, costly=False)
 def character_of(tools: Iterable[Tool]) -> Character:
     """A dependency's: of several tools the strictest class gives the preset, and one costly tool makes it costly."""
     known = list(tools)
-    return Character(
-        strictest(_class_of(tool) for tool in known), costly=any(tool.costly for tool in known)
-    )
+    return Character(strictest(_class_of(tool) for tool in known), costly=any(tool.costly for tool in known))
 
 
 def _class_of(tool: Tool) -> SideEffectClass:

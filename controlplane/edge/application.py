@@ -13,11 +13,12 @@ from typing import Any
 
 import psycopg
 import structlog
+from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 
 from controlplane import redis_clients
 from controlplane.delivery.hub import Hub
-from controlplane.edge import database, limits, live, stream
+from controlplane.edge import database, limits, live, rehearsal, stream
 from controlplane.edge.batch import Batches
 from controlplane.edge.considering import Considering
 from controlplane.edge.documents import Documents
@@ -42,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 def is_ours(path: str) -> bool:
     """Whether the edge answers it."""
-    return path.startswith(PREFIX) or path == LIVE
+    return path.startswith(PREFIX) or path == LIVE or path.startswith(rehearsal.PREFIX)
 
 
 class Edge:
@@ -55,6 +56,7 @@ class Edge:
         self._considering = Considering()
         self._documents = Documents(self._pool, self._threads)
         self._keys = Keys(self._pool)
+        self._rehearsals = rehearsal.Rehearsals(self._threads, self._considering)
         self._batches = Batches(Intake(self._pool, self._threads), self._redis, self._considering)
         self._beating: asyncio.Task[None] | None = None
         self.hub = Hub(self._threads)
@@ -102,6 +104,10 @@ class Edge:
         if scope["path"] == LIVE:
             _only("GET", scope)
             await live.serve(self.hub, self._threads, scope, receive, send)
+            return
+        if settings.TEST_CLOCK and scope["path"].startswith(rehearsal.PREFIX):
+            headers = headers_of(scope)
+            await self._rehearsals.serve(await self._keys.caller(headers), headers, scope, receive, send)
             return
         name = scope["path"].removeprefix(PREFIX)
         route = ROUTES.get((scope["method"], name))
@@ -193,6 +199,7 @@ class Application:
     async def _started(self) -> Edge:
         async with self._starting:
             if self._edge is None:
+                rehearsal.demand_leave()
                 edge = Edge()
                 await edge.start()
                 self._edge = edge

@@ -42,6 +42,12 @@ class Considering:
         """Let a server's explicit wait put an open circuit's deadline off."""
         self._start(self._guarded(_lengthen, wait))
 
+    async def quiet(self, within_s: float) -> None:
+        """Wait until nothing is being judged; what has still to settle is not waited for."""
+        async with asyncio.timeout(within_s):
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Let what runs end, within a second."""
         for timer in self._settling.values():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from controlplane import clock
 from controlplane.delivery import documents
 from controlplane.delivery.documents import Circuits, Document
 from controlplane.edge.database import Pool
@@ -14,10 +15,10 @@ from controlplane.edge.http import Headers, Send, answer
 from controlplane.services.ingest import Caller
 from controlplane.threads import Threads
 
-_VERSION = """
-SELECT epoch, config, circuits, extract(epoch FROM clock_timestamp())::float8 AS now
-FROM controlplane_documentversion WHERE environment_id = %s
-"""
+_VERSION = f"""
+SELECT epoch, config, circuits, extract(epoch FROM {clock.STATEMENT_TIME})::float8 AS now
+FROM controlplane_documentversion WHERE environment_id = %(environment)s
+"""  # noqa: S608 (nothing but our own constant is put in)
 SMALL = 1024
 
 
@@ -70,7 +71,7 @@ class Documents:
 
     async def _version(self, environment_id: int) -> tuple[str, int, int, float]:
         async with self.pool.connection() as connection:
-            cursor = await connection.execute(_VERSION, [environment_id])
+            cursor = await connection.execute(_VERSION, {"environment": environment_id, "now": clock.substitute()})
             row = await cursor.fetchone()
         return (row["epoch"], row["config"], row["circuits"], row["now"]) if row else ("", 0, 0, 0.0)
 

@@ -21,11 +21,15 @@ from controlplane.services.transitions import core_of
 
 
 @transaction.atomic
-def claim_rounds(*, now: datetime, limit: int = 50) -> list[ProbeRound]:
-    """Grant a round to every circuit that is due and has an enabled probe; two claimers never get the same one."""
+def claim_rounds(*, now: datetime, limit: int = 50, dependency_id: int | None = None) -> list[ProbeRound]:
+    """Grant a round to every circuit that is due and has an enabled probe; two claimers never get the same one.
+
+    `dependency_id`: to its circuit alone.
+    """
     due = Circuit.objects.filter(
         state=State.OPEN.value, mode=Mode.AUTO.value, due_at__lte=now, dependency__probe__enabled=True
     )
+    due = due if dependency_id is None else due.filter(dependency=dependency_id)
     locked = due.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("dependency__probe")
     rows = list(locked.order_by("id")[:limit])
     granted = [made for row in rows if (made := transitions.attempt(_grant, row, now)) is not None]

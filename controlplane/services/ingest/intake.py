@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 from recloser.core.types import State
 
+from controlplane import clock
 from controlplane.evidence.rows import Row
 from controlplane.services.ingest import names as naming
 from controlplane.services.ingest import statement
@@ -193,6 +194,7 @@ class _Forgotten(Exception):
 def _parameters(caller: Caller, batch: Batch, worker_id: int, claims: Claims) -> dict[str, Any]:
     config, circuits = batch.config or (None, None), batch.circuits or (None, None)
     return {
+        "now": clock.substitute(),
         "session": batch.session,
         "worker": worker_id,
         "key": caller.key_id,

@@ -1,9 +1,10 @@
 """The one SQL statement of a batch: it raises the session's number, and appends only if the number rose."""
 
+from controlplane.clock import STATEMENT_TIME
 from controlplane.delivery.documents import ENTRY
 
 TAKE = f"""
-WITH moment AS (SELECT clock_timestamp() AS now),
+WITH moment AS (SELECT {STATEMENT_TIME} AS now),
 raised AS (
     INSERT INTO controlplane_session AS s (
         id, worker_id, key_id, last_seq, started_at, last_seen_at, sdk, pid, feed,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recloser import conformance
+from recloser import conformance, conformance_wire
+from recloser.errors import RecloserError, Refused
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -32,20 +34,34 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_conformance(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("conformance", help="play a file of cases through the decision core")
+    parser = subparsers.add_parser("conformance", help="play a file of cases through the decision core, or a server")
     parser.add_argument("file", type=Path, metavar="FILE.json")
+    parser.add_argument("--url", help="play them against this control plane, started with RECLOSER_TEST_CLOCK=1")
+    parser.add_argument("--key", help="an agent key of it (default: RECLOSER_KEY)")
     parser.set_defaults(run=_conformance)
 
 
 def _conformance(args: argparse.Namespace) -> int:
     try:
-        report = conformance.run_file(args.file)
-    except conformance.BadFile as error:
-        print(f"recloser conformance: {error}", file=sys.stderr)
+        report = conformance.run_file(args.file, _stage(args))
+    except (conformance.BadFile, RecloserError) as error:
+        print(f"recloser conformance: {error}{_mend(error)}", file=sys.stderr)
         return 2
     for line in report.lines():
         print(line)
     return 1 if report.failed else 0
+
+
+def _stage(args: argparse.Namespace) -> conformance.Stage | None:
+    if args.url is None:
+        return None
+    return conformance_wire.stage(args.url, args.key or os.environ.get("RECLOSER_KEY", ""))
+
+
+def _mend(error: Exception) -> str:
+    if isinstance(error, Refused) and error.status == 404:
+        return " (start the server with RECLOSER_TEST_CLOCK=1, on a test database)"
+    return ""
 
 
 SUBCOMMANDS: list[Add] = [_add_conformance]

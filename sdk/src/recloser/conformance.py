@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from recloser.core.circuit import EffectiveState, effective_of
+from recloser.core.circuit import Circuit, EffectiveState, effective_of
 from recloser.core.fingerprint import fingerprint
 from recloser.core.policy import (
     CIRCUIT_FIELDS,
@@ -22,6 +22,7 @@ from recloser.core.policy import (
 from recloser.core.replay import (
     Ask,
     Call,
+    Change,
     ClockStep,
     Compaction,
     Event,
@@ -95,7 +96,11 @@ class BadFile(ValueError):
     """A file that is not an array of cases: one line that names the field."""
 
 
-class _Skip(Exception):
+class Unheard(Exception):
+    """What one side of the wire decided did not reach the other."""
+
+
+class Skip(Exception):
     """The case needs something that is not offered; the reason is its text."""
 
 
@@ -115,21 +120,23 @@ class Report:
         yield f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
 
 
-def run_file(path: Path) -> Report:
-    """Play every case of a file; BadFile if it is none."""
-    return run_cases(_read(path))
+def run_file(path: Path, stage: Stage | None = None) -> Report:
+    """Play every case of a file, through the core unless told where; BadFile if it is none."""
+    return run_cases(_read(path), stage)
 
 
-def run_cases(cases: Sequence[Mapping[str, Any]]) -> Report:
+def run_cases(cases: Sequence[Mapping[str, Any]], stage: Stage | None = None) -> Report:
     """Play every case."""
     report = Report()
     for number, case in enumerate(cases):
         name = _field(case, "id", str, f"case {number}")
         try:
-            wrong = run_case(case)
-        except _Skip as reason:
+            wrong = run_case(case, stage)
+        except Skip as reason:
             report.skipped.append(f"SKIP {name}: {reason}")
             continue
+        except Unheard as lost:
+            wrong = [str(lost)]
         if wrong:
             report.failed.append(f"FAIL {name}: {'; '.join(wrong)}")
         else:
@@ -137,21 +144,22 @@ def run_cases(cases: Sequence[Mapping[str, Any]]) -> Report:
     return report
 
 
-def run_case(case: Mapping[str, Any]) -> list[str]:
+def run_case(case: Mapping[str, Any], stage: Stage | None = None) -> list[str]:
     """What differs from the expectations; nothing if the case passes."""
     for need in _list(case, "needs", optional=True):
         if need not in OFFERED:
-            raise _Skip(str(need))
+            raise Skip(str(need))
+    stage = stage or IN_MEMORY
     match _field(case, "scope", str, _name(case)):
         case "dependency":
-            return _play(case, _DependencyCase(case))
+            return _played(case, stage.dependency(case))
         case "run":
-            return _play(case, _RunCase(case))
+            return _played(case, stage.run(case))
         case other:
-            raise _Skip(f"scope {other}")
+            raise Skip(f"scope {other}")
 
 
-class _Case:
+class Case:
     """One case at play: feeds events in the order of their times, and remembers the answers."""
 
     def __init__(self, case: Mapping[str, Any]) -> None:
@@ -162,6 +170,7 @@ class _Case:
         self.alerts = 0
 
     def take(self, raw: Mapping[str, Any]) -> None:
+        """Play one line of the case."""
         for event in self.events(raw):
             said = self.feed(event)
             self.alerts += len(opened(said.changes))
@@ -181,6 +190,7 @@ class _Case:
         raise NotImplementedError
 
     def feed(self, event: Event) -> Said:
+        """Let one event happen."""
         raise NotImplementedError
 
     def advance(self, to: float) -> None:
@@ -190,8 +200,31 @@ class _Case:
         """State and cause of what the expectation names."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """The case is over."""
 
-class _DependencyCase(_Case):
+
+class Circuits(Protocol):
+    """The shared circuits of a case, wherever they are: the core's `Fleet` is one."""
+
+    def feed(self, event: Event, /) -> Said:
+        """Take one event."""
+
+    def advance(self, to: float, /) -> Sequence[Change]:
+        """Let time alone act."""
+
+    def circuit(self, dependency: str, /) -> Circuit:
+        """The circuit as it stands."""
+
+    def wall(self, at: float, /) -> float:
+        """Elapsed time as the wall clock shows it."""
+
+    @property
+    def dependencies(self) -> Sequence[str]:
+        """Every dependency met so far."""
+
+
+class DependencyCase(Case):
     """The shared breaker."""
 
     def __init__(self, case: Mapping[str, Any]) -> None:
@@ -200,14 +233,19 @@ class _DependencyCase(_Case):
         self.given = {name: value for name, value in self.policy.items() if name not in ("dependency_of", "per_dep")}
         default = circuit_policy(self.given, _name(case))
         policies = {name: self._own(name) for name in self.per_dep}
-        self.fleet = Fleet(fixed(policies, default), self._dependencies)
         self.first = self._first_dependency()
+        self.fleet = self.make_fleet(fixed(policies, default))
         self.fleet.circuit(self.first)
+
+    def make_fleet(self, policy_of: Callable[[str], CircuitPolicy]) -> Circuits:
+        """What plays the shared circuits."""
+        return Fleet(policy_of, self.dependencies_of)
 
     def _own(self, name: str) -> CircuitPolicy:
         return circuit_policy({**self.given, **self.per_dep.get(name, {})}, _name(self.case))
 
-    def _dependencies(self, tool: str) -> tuple[str, ...]:
+    def dependencies_of(self, tool: str) -> tuple[str, ...]:
+        """What stands behind a tool."""
         return self.dependency_of.get(tool, (self.first if not self.dependency_of else tool,))
 
     def _first_dependency(self) -> str:
@@ -215,12 +253,15 @@ class _DependencyCase(_Case):
         return named[0] if named else "dependency"
 
     def feed(self, event: Event) -> Said:
+        """Let one event happen."""
         return self.fleet.feed(event)
 
     def advance(self, to: float) -> None:
+        """Let time pass without an event."""
         self.alerts += len(opened(self.fleet.advance(to)))
 
     def events(self, raw: Mapping[str, Any]) -> list[Event]:
+        """One line of the case as events of the driver."""
         at, dependency = raw["t"], raw.get("dep", self.first)
         match raw.get("op"):
             case None:
@@ -240,7 +281,7 @@ class _DependencyCase(_Case):
             case "worker_start" | "disconnect" | "store_loss" | "compaction":
                 return []  # state and evidence live in the database, time is its own: none of these has a say
             case other:
-                raise _Skip(f"op {other}")
+                raise Skip(f"op {other}")
 
     def _edits(self, raw: Mapping[str, Any]) -> list[Event]:
         change = _field(raw, "set", dict, _name(self.case))
@@ -251,6 +292,7 @@ class _DependencyCase(_Case):
         return [PolicyEdit(raw["t"], name, self._own(name)) for name in self.fleet.dependencies]
 
     def seen(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """State and cause of the circuit, and the alerts so far."""
         dependency = wanted.get("dep") or self._behind(wanted.get("tool"))
         circuit = self.fleet.circuit(dependency)
         state = effective_of(circuit, Delivery.ENFORCE, self.fleet.wall(wanted["t"]))
@@ -258,10 +300,10 @@ class _DependencyCase(_Case):
         return {"state": str(state), "cause": CAUSES.get(str(cause), cause), "alerts": self.alerts}
 
     def _behind(self, tool: str | None) -> str:
-        return self.first if tool is None else self._dependencies(tool)[0]
+        return self.first if tool is None else self.dependencies_of(tool)[0]
 
 
-class _RunCase(_Case):
+class RunCase(Case):
     """The breaker inside one agent run."""
 
     def __init__(self, case: Mapping[str, Any]) -> None:
@@ -284,23 +326,26 @@ class _RunCase(_Case):
         return RunState(rules, self.run_policy, started_at=at)
 
     def feed(self, event: Event) -> Said:
+        """Let one event happen."""
         return self.runs.feed(event)
 
     def events(self, raw: Mapping[str, Any]) -> list[Event]:
+        """One line of the case as events of the driver."""
         match raw.get("op"):
             case None:
-                call = _call(raw, self._step(raw))
+                call = _call(raw, self.step(raw))
                 return [dataclasses.replace(call, fingerprint=self._identity(raw), result=raw.get("result"))]
             case "admit?":
-                return [Ask(raw["t"], raw["tool"], raw.get("run", ""), self._step(raw), self._identity(raw))]
+                return [Ask(raw["t"], raw["tool"], raw.get("run", ""), self.step(raw), self._identity(raw))]
             case "compaction":
                 return [Compaction(raw["t"], raw.get("run", self.first_run))]
             case "worker_start" | "disconnect" | "store_loss" | "advance_clock":
                 return []
             case other:
-                raise _Skip(f"op {other}")
+                raise Skip(f"op {other}")
 
-    def _step(self, raw: Mapping[str, Any]) -> int | None:
+    def step(self, raw: Mapping[str, Any]) -> int | None:
+        """The model step that a call belongs to; None: one of its own."""
         if "batch" not in raw:
             return None
         return self.steps.setdefault((raw.get("run", ""), raw["batch"]), len(self.steps))
@@ -314,6 +359,7 @@ class _RunCase(_Case):
         return fingerprint(raw["tool"], args, salt=SALT, ignored=ignored, casefold=folded)
 
     def seen(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run lacks and why, and whether it goes on."""
         run = self.runs.run(wanted.get("run", self.first_run), wanted["t"])
         lost = run.withdrawn.get(wanted.get("tool", self.first_tool))
         cause = None if lost is None else str(lost.signal)
@@ -323,6 +369,17 @@ class _RunCase(_Case):
             "run_alive": run.ended is None,
             "alerts": self.alerts,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where cases are played."""
+
+    dependency: Callable[[Mapping[str, Any]], Case]
+    run: Callable[[Mapping[str, Any]], Case]
+
+
+IN_MEMORY = Stage(DependencyCase, RunCase)
 
 
 def circuit_policy(given: Mapping[str, Any], where: str) -> CircuitPolicy:
@@ -381,7 +438,7 @@ def _may_remove(choices: tuple[str, ...]) -> bool:
 def _parsed(values: Mapping[str, Any], known: Mapping[str, Any], where: str) -> dict[str, Any]:
     unknown = [name for name in values if name not in known]
     if unknown:
-        raise _Skip(str(unknown[0]))
+        raise Skip(str(unknown[0]))
     try:
         return {name: parse(known[name], value) for name, value in values.items()}
     except PolicyError as error:
@@ -411,11 +468,18 @@ def _probe_end(raw: Mapping[str, Any], dependency: str) -> ProbeEnd:
 
 def _known(table: Mapping[str, T], name: Any, kind: str) -> T:
     if name not in table:
-        raise _Skip(f"{kind} {name}")
+        raise Skip(f"{kind} {name}")
     return table[name]
 
 
-def _play(case: Mapping[str, Any], play: _Case) -> list[str]:
+def _played(case: Mapping[str, Any], play: Case) -> list[str]:
+    try:
+        return _play(case, play)
+    finally:
+        play.close()
+
+
+def _play(case: Mapping[str, Any], play: Case) -> list[str]:
     where = _name(case)
     events = sorted((_event(raw, where) for raw in _list(case, "events")), key=lambda raw: float(raw["t"]))
     wrong: list[str] = []
@@ -429,7 +493,7 @@ def _play(case: Mapping[str, Any], play: _Case) -> list[str]:
     return wrong
 
 
-def _differences(play: _Case, wanted: Mapping[str, Any]) -> list[str]:
+def _differences(play: Case, wanted: Mapping[str, Any]) -> list[str]:
     seen = play.seen(wanted)
     seen["admit"], seen["granted"] = play.answer("admit?", wanted), play.answer("probe_start", wanted)
     return [
