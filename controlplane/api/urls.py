@@ -77,4 +77,4 @@ described: list[URLPattern | URLResolver] = [
     path("environments/<slug:environment>/", include(_environment)),
 ]
 
-urlpatterns = [path("schema/", schema, name="schema"), *described, re_path(r"^(?s:.*)\Z", nowhere.Nowhere.as_view())]
+urlpatterns = [path("schema/", schema, name="schema"), *described, re_path("", nowhere.Nowhere.as_view())]
