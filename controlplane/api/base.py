@@ -148,6 +148,8 @@ def _demand_json(given: HttpRequest) -> None:
     """A body, where there is one, says that it is plain JSON."""
     if given.headers.get("Content-Encoding", "identity") != "identity":
         raise Problem(415, "bad_encoding", "compressed bodies are not read here", "send it plain")
+    if "Transfer-Encoding" in given.headers and not given.META.get("CONTENT_LENGTH"):
+        raise Problem(411, "length_required", "the body does not say how long it is", "send Content-Length")
     if given.META.get("CONTENT_LENGTH") not in (None, "", "0") and given.content_type != StrictJson.media_type:
         raise Problem(415, "bad_type", "bodies are JSON", "send Content-Type: application/json")
 

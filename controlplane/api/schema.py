@@ -8,6 +8,7 @@ import json
 import threading
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from django.views.decorators.http import require_safe
@@ -17,14 +18,13 @@ from drf_spectacular.settings import patched_settings
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
-from controlplane import settings as project
 from controlplane.api.permissions import needed
 
 SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "TITLE": "Recloser operator API",
     "DESCRIPTION": "Everything that operators see and do, for scripts and for people with curl. See docs/api.md.",
-    "VERSION": project.VERSION,
+    "VERSION": settings.VERSION,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -153,6 +153,12 @@ def test_a_compressed_body_is_refused(cast, api):
     assert (answer.status, answer.error["code"]) == (415, "bad_encoding")
 
 
+def test_a_body_of_unknown_length_is_refused_and_not_taken_for_none(cast, api):
+    answer = api.send("POST", AGENTS, headers={"Transfer-Encoding": "chunked"})
+
+    assert (answer.status, answer.error["code"]) == (411, "length_required")
+
+
 @pytest.mark.parametrize(("method", "path"), [("PUT", AGENTS), ("DELETE", FORCE_CLOSE), ("GET", FORCE_CLOSE),
                                               ("OPTIONS", AGENTS), ("TRACE", AGENTS)])  # fmt: skip
 def test_a_method_that_is_not_there_is_refused(cast, api, method, path):
