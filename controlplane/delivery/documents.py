@@ -95,15 +95,37 @@ WHERE v.environment_id = %(environment)s
 
 def circuits(environment_id: int) -> Circuits:
     """The circuits document's content, read in one statement, so that it and its version belong together."""
-    versions.of(environment_id)
-    with connection.cursor() as cursor:
-        cursor.execute(_CIRCUITS, {"environment": environment_id, "now": clock.substitute()})
-        read_at, epoch, config_version, version, found = cursor.fetchone()
+    read_at, epoch, config_version, version, found = _read_circuits(environment_id)
     rows = msgspec.json.decode(found)
-    deliveries = resolve.deliveries(environment_id, [dependency_id for dependency_id, _, _ in rows])
-    entries = {slug: {**entry, "delivery": deliveries[dependency_id]} for dependency_id, slug, entry in rows}
+    modes = _deliveries(environment_id, (epoch, config_version), [dependency_id for dependency_id, _, _ in rows])
+    entries = {slug: {**entry, "delivery": modes[dependency_id]} for dependency_id, slug, entry in rows}
     etag = _etag(epoch, version, _encode(entries))
     return Circuits(environment_id, epoch, version, config_version, entries, etag, read_at, time.monotonic())
+
+
+def _read_circuits(environment_id: int) -> Any:
+    asked = {"environment": environment_id, "now": clock.substitute()}
+    with connection.cursor() as cursor:
+        cursor.execute(_CIRCUITS, asked)
+        if (row := cursor.fetchone()) is None:
+            versions.of(environment_id)  # makes the first
+            cursor.execute(_CIRCUITS, asked)
+            row = cursor.fetchone()
+    return row
+
+
+_modes: dict[int, tuple[tuple[str, int], dict[int, str]]] = {}
+
+
+def _deliveries(environment_id: int, version: tuple[str, int], dependency_ids: list[int]) -> dict[int, str]:
+    """The delivery mode of each dependency's policy, resolved once a config version."""
+    at, known = _modes.get(environment_id, (version, {}))
+    known = known if at == version else {}
+    missing = [pk for pk in dependency_ids if pk not in known]
+    if missing:
+        known = {**known, **resolve.deliveries(environment_id, missing)}
+    _modes[environment_id] = (version, known)
+    return known
 
 
 def config(environment_id: int, agent_id: int) -> Document:

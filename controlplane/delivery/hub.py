@@ -2,12 +2,15 @@
 
 One Redis subscription brings hints; once a second the versions are read all the same, so a lost hint heals. What is
 told is always read from Postgres. A listener that cannot keep up is cut, and comes back for the whole document.
+Dashboards hear of new trips and runs too: that something happened, at most once a second, never what.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +32,11 @@ BETWEEN_LOOKS_S = 0.1
 QUEUED = 64
 """Events that a listener may be behind before it is cut."""
 PAUSE_S = 1.0
+BETWEEN_NEWS_S = 1.0
+"""Trips and runs come with nearly every batch of a busy fleet; a page asks for them no oftener than so."""
+HEARTBEAT_S = 10.0
+HEARTBEAT = b": hb" + b" " * 250 + b"\n\n"
+"""Padded, so that no buffer on the way keeps it."""
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +49,14 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 BYE = event("bye", {})
 
 
+async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """End tasks, asking again where a library has swallowed the first cancellation (Python 3.11's `wait_for` may)."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=0.2)
+
+
 class Listener:
     """One stream of one environment: its queue, and a way to end it."""
 
@@ -49,9 +65,11 @@ class Listener:
         self.key_id = key_id
         self.end = end
         self.events: asyncio.Queue[bytes] = asyncio.Queue(QUEUED)
+        self.told_at = time.monotonic()
 
     def tell(self, event: bytes) -> None:
         """Queue an event; too far behind, the stream ends."""
+        self.told_at = time.monotonic()
         try:
             self.events.put_nowait(event)
         except asyncio.QueueFull:
@@ -94,19 +112,27 @@ class Hub:
         self._seen: dict[int, versions.Versions] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._hinted = asyncio.Event()
+        self._hints: set[int] = set()
+        self._happened = asyncio.Event()
+        self._news: set[int] = set()
+        self._activity: dict[int, int] = {}
+        self._name = secrets.token_hex(4)
+        self._redis: Any = None
         self.streams = 0
         self.leaving = False
 
     def start(self) -> None:
-        """Begin to poll and to hear hints."""
-        self._tasks = [asyncio.create_task(self._poll()), asyncio.create_task(self._hear())]
+        """Begin to poll, to hear hints, to pass news on, and to beat."""
+        self._redis = redis_clients.nonblocking(connections=2)
+        jobs = (self._poll(), self._hear(), self._spread(), self._beat())
+        self._tasks = [asyncio.create_task(job) for job in jobs]
 
     async def close(self) -> None:
         """End every stream and stop."""
         self.farewell()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
+        if self._redis is not None:
+            await self._redis.aclose()
 
     def farewell(self) -> None:
         """Say goodbye to every stream; it ends by itself."""
@@ -147,19 +173,34 @@ class Hub:
         seen = self._seen.values() if environment_id is None else [self._seen.get(environment_id)]
         return sum(each.circuits for each in seen if each)
 
+    def activity(self, environment_id: int | None) -> int:
+        """A number that rises with news that no version tells: trips inside agents, and runs."""
+        return sum(self._activity.values()) if environment_id is None else self._activity.get(environment_id, 0)
+
+    def happened(self, environment_id: int) -> None:
+        """There is a new trip or run."""
+        self._news.add(environment_id)
+        self._happened.set()
+
     def _listeners(self) -> list[Listener]:
         return [listener for channel in self._channels.values() for listener in channel.listeners]
 
     async def _poll(self) -> None:
+        due = time.monotonic()
         while True:
             self._hinted.clear()
+            hints, self._hints = self._hints, set()
+            due = min(due, time.monotonic()) if not all(map(self._is_heard, hints)) else due
             try:
-                await self._looked(await self._threads.run(_look, self._keys()))
+                if time.monotonic() >= due:
+                    due = time.monotonic() + POLL_S
+                    await self._looked(await self._threads.run(_look, self._keys()))
+                await asyncio.gather(*[self._caught_up(pk) for pk in hints if self._is_heard(pk)])
             except DatabaseError as error:
                 log.warning("versions_not_read", error=type(error).__name__)
             await asyncio.sleep(BETWEEN_LOOKS_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hinted.wait(), POLL_S - BETWEEN_LOOKS_S)
+                await asyncio.wait_for(self._hinted.wait(), max(0.0, due - time.monotonic()))
 
     def _keys(self) -> list[int]:
         return list({listener.key_id for listener in self._listeners()})
@@ -168,16 +209,36 @@ class Hub:
         for listener in self._listeners():
             if listener.key_id in look.revoked:
                 listener.end()
-        changed = {pk for pk, version in look.versions.items() if self._seen.get(pk) not in (None, version)}
-        self._seen = dict(look.versions)
-        for watcher in self._watchers:
-            if changed and watcher.environment_id in (None, *changed):
-                watcher.changed.set()
+        for pk in self._seen.keys() - look.versions.keys():
+            del self._seen[pk]
+        for pk, version in look.versions.items():
+            self._note(pk, version)
         await asyncio.gather(*[self._read(pk) for pk in look.versions if self._is_behind(pk)])
+
+    def _note(self, environment_id: int, version: versions.Versions) -> None:
+        """Remember a version; whoever watches is woken if it is another than before."""
+        before = self._seen.get(environment_id)
+        self._seen[environment_id] = version
+        if before not in (None, version):
+            self._wake(environment_id)
+
+    def _wake(self, environment_id: int) -> None:
+        for watcher in self._watchers:
+            if watcher.environment_id in (None, environment_id):
+                watcher.changed.set()
+
+    def _is_heard(self, environment_id: int) -> bool:
+        channel = self._channels.get(environment_id)
+        return channel is not None and channel.document is not None
 
     def _is_behind(self, environment_id: int) -> bool:
         channel, version = self._channels.get(environment_id), self._seen[environment_id]
         return channel is not None and channel.document is not None and _behind(channel.document, version)
+
+    async def _caught_up(self, environment_id: int) -> None:
+        """Read what a hint spoke of at once: whoever listens to the environment waits for it."""
+        newer = await self._read(environment_id)
+        self._note(environment_id, versions.Versions(newer.epoch, newer.config, newer.version))
 
     async def _read(self, environment_id: int) -> Circuits:
         channel = self._channels[environment_id]
@@ -215,15 +276,48 @@ class Hub:
             hint = msgspec.json.decode(data, type=_Hint)
         except msgspec.DecodeError:
             return
-        if hint.kind == "flush":
-            self._ask_to_flush(hint)
-        else:
-            self._hinted.set()
+        match hint.kind:
+            case "flush":
+                self._ask_to_flush(hint)
+            case "activity" if hint.origin != self._name:
+                self._noticed(hint.environment)
+            case "circuits" | "config":
+                self._hints.add(hint.environment)
+                self._hinted.set()
 
     def _ask_to_flush(self, hint: _Hint) -> None:
         if channel := self._channels.get(hint.environment):
             asked = {"dependencies": hint.dependencies, "within_ms": hint.within_ms}
             self._tell(channel, event("flush", asked))
+
+    def _noticed(self, environment_id: int) -> None:
+        self._activity[environment_id] = self._activity.get(environment_id, 0) + 1
+        self._wake(environment_id)
+
+    async def _spread(self) -> None:
+        """Pass on that something happened: to the watchers here at once, to other processes by a hint."""
+        while True:
+            await self._happened.wait()
+            self._happened.clear()
+            news, self._news = self._news, set()
+            for environment_id in news:
+                self._noticed(environment_id)
+                await self._hint_others(environment_id)
+            await asyncio.sleep(BETWEEN_NEWS_S)
+
+    async def _hint_others(self, environment_id: int) -> None:
+        hint = {"kind": "activity", "environment": environment_id, "origin": self._name}
+        with contextlib.suppress(redis.RedisError, OSError):  # their pages poll, too
+            await self._redis.publish(publish.CHANNEL, msgspec.json.encode(hint))
+
+    async def _beat(self) -> None:
+        """A sign of life to every stream that has been quiet; one clock for all of them."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S / 10)
+            quiet_since = time.monotonic() - 0.9 * HEARTBEAT_S
+            for listener in self._listeners():
+                if listener.told_at <= quiet_since:
+                    listener.tell(HEARTBEAT)
 
 
 class _Hint(msgspec.Struct):
@@ -231,6 +325,7 @@ class _Hint(msgspec.Struct):
     environment: int
     dependencies: list[str] = []
     within_ms: int = 0
+    origin: str = ""
 
 
 def _behind(document: Circuits, version: versions.Versions) -> bool:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Awaitable
 from types import FrameType
 from typing import Any
 
@@ -21,22 +22,24 @@ from controlplane.delivery.hub import Hub
 from controlplane.edge import database, limits, live, rehearsal, stream
 from controlplane.edge.batch import Batches
 from controlplane.edge.considering import Considering
-from controlplane.edge.documents import Documents
+from controlplane.edge.documents import Documents, Looks
 from controlplane.edge.http import Disconnected, Problem, Receive, Scope, Send, headers_of, refuse, unavailable
 from controlplane.edge.keys import Keys
+from controlplane.edge.sharing import Sharing
 from controlplane.services import system
 from controlplane.services.ingest import Intake
 from controlplane.threads import Threads
 
 BEAT_S = 5.0
-ROUTES = {
-    ("POST", "batch"): "_batch",
-    ("GET", "config"): "_config",
-    ("GET", "circuits"): "_circuits",
-    ("GET", "stream"): "_stream",
-}
 PREFIX = "/agent/v1/"
 LIVE = "/live"
+ROUTES = {
+    ("POST", f"{PREFIX}batch"): "_batch",
+    ("GET", f"{PREFIX}config"): "_config",
+    ("GET", f"{PREFIX}circuits"): "_circuits",
+    ("GET", f"{PREFIX}stream"): "_stream",
+    ("GET", LIVE): "_live",
+}
 
 log = structlog.get_logger(__name__)
 
@@ -54,17 +57,20 @@ class Edge:
         self._redis = redis_clients.nonblocking()
         self._threads = Threads(4, "edge")
         self._considering = Considering()
-        self._documents = Documents(self._pool, self._threads)
+        self._documents = Documents(Looks(self._pool), self._threads)
         self._keys = Keys(self._pool)
         self._rehearsals = rehearsal.Rehearsals(self._threads, self._considering)
-        self._batches = Batches(Intake(self._pool, self._threads), self._redis, self._considering)
-        self._beating: asyncio.Task[None] | None = None
         self.hub = Hub(self._threads)
+        self.intake = Intake(self._pool, self._threads)
+        self._sharing = Sharing(self.intake.cap, self._redis)
+        self._batches = Batches(self.intake, self._redis, self._considering, self.hub)
+        self._beating: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the pool (it need not reach Postgres yet), begin to poll, to hear and to beat."""
         await self._pool.open()
         self.hub.start()
+        self._sharing.start()
         self._beating = asyncio.create_task(self._beat())
 
     async def close(self) -> None:
@@ -73,6 +79,7 @@ class Edge:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
         await self.hub.close()
+        await self._sharing.close()
         await self._considering.close()
         await self._end_beat()
         self._threads.close()
@@ -101,19 +108,17 @@ class Edge:
             await sending.refuse(Problem(500, "internal", "this was not foreseen", mend, retry_after_s=5))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == LIVE:
-            _only("GET", scope)
-            await live.serve(self.hub, self._threads, scope, receive, send)
-            return
-        if settings.TEST_CLOCK and scope["path"].startswith(rehearsal.PREFIX):
+        route = ROUTES.get((scope["method"], scope["path"]))
+        if route is not None:
+            await getattr(self, route)(scope, receive, send)
+        elif settings.TEST_CLOCK and scope["path"].startswith(rehearsal.PREFIX):
             headers = headers_of(scope)
             await self._rehearsals.serve(await self._keys.caller(headers), headers, scope, receive, send)
-            return
-        name = scope["path"].removeprefix(PREFIX)
-        route = ROUTES.get((scope["method"], name))
-        if route is None:
-            raise _no_route(scope["method"], name)
-        await getattr(self, route)(scope, receive, send)
+        else:
+            raise _no_route(scope)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await live.serve(self.hub, self._threads, scope, receive, send)
 
     async def _batch(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
@@ -149,23 +154,19 @@ class _Sending:
         self._send = send
         self._begun = False
 
-    async def __call__(self, message: Any) -> None:
+    def __call__(self, message: Any) -> Awaitable[None]:
         self._begun = True
-        await self._send(message)
+        return self._send(message)
 
     async def refuse(self, problem: Problem) -> None:
         if not self._begun:
             await refuse(self._send, problem)
 
 
-def _only(method: str, scope: Scope) -> None:
-    if scope["method"] != method:
-        raise _no_route(scope["method"], scope["path"])
-
-
-def _no_route(method: str, name: str) -> Problem:
-    routes = ", ".join(f"{method} {route}" for method, route in ROUTES)
-    return Problem(404, "not_found", f"there is no route {method} {name[:60]}", f"use one of {routes}")
+def _no_route(scope: Scope) -> Problem:
+    routes = ", ".join(f"{method} {path}" for method, path in ROUTES if path != LIVE)
+    asked = f"{scope['method']} {scope['path'].removeprefix(PREFIX)[:60]}"
+    return Problem(404, "not_found", f"there is no route {asked}", f"use one of {routes}")
 
 
 def _name() -> str:
@@ -184,7 +185,8 @@ class Application:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        await (await self._started())(scope, receive, send)
+        edge = self._edge or await self._started()
+        await edge(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()

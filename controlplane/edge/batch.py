@@ -10,6 +10,7 @@ import msgspec
 import redis.asyncio
 import structlog
 
+from controlplane.delivery.hub import Hub
 from controlplane.edge.considering import Considering
 from controlplane.edge.http import Headers, Problem, Receive, Send, answer, body_of
 from controlplane.edge.load import Load
@@ -26,8 +27,9 @@ log = structlog.get_logger(__name__)
 class Batches:
     """The batch route of one process."""
 
-    def __init__(self, intake: Intake, client: redis.asyncio.Redis, considering: Considering) -> None:
+    def __init__(self, intake: Intake, client: redis.asyncio.Redis, considering: Considering, hub: Hub) -> None:
         self._intake = intake
+        self._hub = hub
         self._redis = client
         self._considering = considering
         self._load = Load()
@@ -39,6 +41,8 @@ class Batches:
         _check_belongs(caller, batch)
         taken = await self._take(caller, batch)
         await self._follow(taken)
+        if (batch.trips or batch.runs) and not taken.repeat:
+            self._hub.happened(caller.environment_id)
         self._load.took(time.monotonic() - started)
         await answer(send, 200, msgspec.json.encode(self._answer(taken)))
 

@@ -17,6 +17,9 @@ from controlplane.threads import Threads
 
 AT_ONCE = 4
 JUST_AFTER_S = 0.01
+REST = 3.0
+"""Between two judgements of one circuit lies so many times what the first one took: at most a quarter is spent."""
+LONGEST_REST_S = 0.25
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +34,7 @@ class Considering:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def ask(self, dependency_id: int) -> None:
-        """Judge the circuit soon; what is asked while it is being judged leads to one more judgement."""
+        """Judge the circuit soon; whatever is asked while it is being judged leads to one more judgement."""
         if dependency_id in self._again:
             self._again[dependency_id] = True
             return
@@ -62,14 +65,19 @@ class Considering:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, dependency_id: int) -> None:
+        """Judge, and judge again while that is asked for; in between rest, so that batches get most of the time."""
         try:
-            considered = await self._guarded(_consider, dependency_id)
+            while True:
+                began = time.monotonic()
+                considered = await self._guarded(_consider, dependency_id)
+                if considered is not None:
+                    self._settle(dependency_id, considered)
+                if not self._again[dependency_id]:
+                    return
+                await asyncio.sleep(min(LONGEST_REST_S, REST * (time.monotonic() - began)))
+                self._again[dependency_id] = False
         finally:
-            again = self._again.pop(dependency_id)
-        if considered is not None:
-            self._settle(dependency_id, considered)
-        if again:
-            self.ask(dependency_id)
+            del self._again[dependency_id]
 
     def _settle(self, dependency_id: int, considered: _Judged) -> None:
         if (pending := self._settling.pop(dependency_id, None)) is not None:

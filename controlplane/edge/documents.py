@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from dataclasses import dataclass, field
 
@@ -20,13 +21,69 @@ SELECT epoch, config, circuits, extract(epoch FROM {clock.STATEMENT_TIME})::floa
 FROM controlplane_documentversion WHERE environment_id = %(environment)s
 """  # noqa: S608 (nothing but our own constant is put in)
 SMALL = 1024
+TURNS = 3
+"""Of the event loop between two looks: those just served answer, others come, and the next look serves them all."""
+
+
+Version = tuple[str, int, int, float]
+"""Epoch, config, circuits, and database time in seconds."""
+
+
+class Looks:
+    """Reads of an environment's version: one serves everyone who asked before it began, and nobody who asked later."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._waiting: dict[int, list[asyncio.Future[Version]]] = {}
+        self._looking: dict[int, asyncio.Task[None]] = {}
+
+    async def version(self, environment_id: int) -> Version:
+        """The version as it stands now."""
+        mine: asyncio.Future[Version] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(environment_id, []).append(mine)
+        if environment_id not in self._looking:
+            self._looking[environment_id] = asyncio.create_task(self._look(environment_id))
+        return await mine
+
+    async def _look(self, environment_id: int) -> None:
+        try:
+            while waiting := self._waiting.pop(environment_id, None):
+                try:
+                    found = await self._read(environment_id)
+                except Exception as error:
+                    _fail(waiting, error)
+                else:
+                    _serve(waiting, found)
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+        finally:
+            del self._looking[environment_id]
+
+    async def _read(self, environment_id: int) -> Version:
+        async with self._pool.connection() as connection:
+            asked = {"environment": environment_id, "now": clock.substitute()}
+            cursor = await connection.execute(_VERSION, asked, prepare=True)
+            row = await cursor.fetchone()
+        return (row["epoch"], row["config"], row["circuits"], row["now"]) if row else ("", 0, 0, 0.0)
+
+
+def _serve(waiting: list[asyncio.Future[Version]], found: Version) -> None:
+    for each in waiting:
+        if not each.done():  # its request has gone
+            each.set_result(found)
+
+
+def _fail(waiting: list[asyncio.Future[Version]], error: Exception) -> None:
+    for each in waiting:
+        if not each.done():
+            each.set_exception(error)
 
 
 @dataclass(slots=True)
 class Documents:
     """What this process has read and packed, by environment and agent."""
 
-    pool: Pool
+    looks: Looks
     threads: Threads
     _configs: dict[tuple[int, int], tuple[tuple[str, int], Document]] = field(default_factory=dict)
     _circuits: dict[int, Circuits] = field(default_factory=dict)
@@ -54,7 +111,7 @@ class Documents:
             await _send_plain(send, body, document.etag)
 
     async def _config(self, caller: Caller) -> Document:
-        epoch, config, _, _ = await self._version(caller.environment_id)
+        epoch, config, _, _ = await self.looks.version(caller.environment_id)
         kept = self._configs.get((caller.environment_id, caller.agent_id))
         if kept is None or kept[0] != (epoch, config):
             document = await self.threads.run(documents.config, caller.environment_id, caller.agent_id)
@@ -62,18 +119,12 @@ class Documents:
         return kept[1]
 
     async def _current(self, environment_id: int) -> tuple[Circuits, float]:
-        epoch, config, circuits, now_s = await self._version(environment_id)
+        epoch, config, circuits, now_s = await self.looks.version(environment_id)
         kept = self._circuits.get(environment_id)
         if kept is None or (kept.epoch, kept.config, kept.version) != (epoch, config, circuits):
             kept = self._circuits[environment_id] = await self.threads.run(documents.circuits, environment_id)
             now_s = kept.read_at.timestamp()
         return kept, now_s
-
-    async def _version(self, environment_id: int) -> tuple[str, int, int, float]:
-        async with self.pool.connection() as connection:
-            cursor = await connection.execute(_VERSION, {"environment": environment_id, "now": clock.substitute()})
-            row = await cursor.fetchone()
-        return (row["epoch"], row["config"], row["circuits"], row["now"]) if row else ("", 0, 0, 0.0)
 
 
 def _still_holds(headers: Headers, etag: str) -> bool:

@@ -106,9 +106,9 @@ async def answer(
     send: Send, status: int, body: bytes = b"", headers: Headers | None = None, *, kind: bytes = b"application/json"
 ) -> None:
     """A whole response."""
-    named = {b"content-type": kind, b"content-length": str(len(body)).encode(), b"cache-control": b"no-store"}
-    if status == 304:
-        named = {b"cache-control": b"no-store"}
+    named = {b"cache-control": b"no-store"}
+    if status != 304:
+        named |= {b"content-type": kind, b"content-length": str(len(body)).encode()}
     named |= headers or {}
     await send({"type": "http.response.start", "status": status, "headers": list(named.items())})
     await send({"type": "http.response.body", "body": body})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
@@ -29,6 +30,7 @@ class Keys:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._asking: dict[bytes, asyncio.Task[Caller | None]] = {}
 
     async def caller(self, headers: Headers) -> Caller:
         """Whose key the request bears; Problem 401 if it is nobody's."""
@@ -43,7 +45,16 @@ class Keys:
         known = self._known.get(name)
         if known is not None and time.monotonic() < known.until:
             return known.caller
-        caller = await self._look_up(token)
+        if name not in self._asking:
+            self._asking[name] = asyncio.create_task(self._learn(name, token))
+        return await asyncio.shield(self._asking[name])
+
+    async def _learn(self, name: bytes, token: bytes) -> Caller | None:
+        """Look a key up, once for everyone who waits for it: a fleet that comes back bears few keys."""
+        try:
+            caller = await self._look_up(token)
+        finally:
+            del self._asking[name]
         self._known[name] = _Known(caller, time.monotonic() + KEEP_S)
         self._known.move_to_end(name)
         if len(self._known) > KEPT:

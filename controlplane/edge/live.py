@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.http.cookie import parse_cookie
 from django.http.request import split_domain_port, validate_host
 
-from controlplane.delivery.hub import BYE, Hub, Watcher, event
+from controlplane.delivery.hub import BYE, HEARTBEAT, HEARTBEAT_S, Hub, Watcher, event
 from controlplane.edge import streaming
 from controlplane.edge.http import Headers, Problem, Receive, Scope, Send, headers_of, unavailable
 from controlplane.models import Environment
@@ -86,15 +86,15 @@ def _may_view(cookie: str) -> bool:
 
 async def _signal(hub: Hub, threads: Threads, watcher: Watcher, asked: _Asked, send: Send) -> None:
     await streaming.begin(send)
-    await _write_version(hub, watcher, send)
+    told = await _tell(hub, watcher, send, None)
     checked, heard = time.monotonic(), time.monotonic()
     while not watcher.leaving:
         if await _changed(watcher):
-            await _write_version(hub, watcher, send)
+            told = await _tell(hub, watcher, send, told)
             heard = time.monotonic()
             await asyncio.sleep(BETWEEN_S)
-        elif time.monotonic() - heard >= streaming.HEARTBEAT_S:
-            await streaming.write(send, streaming.HEARTBEAT)
+        elif time.monotonic() - heard >= HEARTBEAT_S:
+            await streaming.write(send, HEARTBEAT)
             heard = time.monotonic()
         if time.monotonic() - checked >= CHECK_S:
             if not await threads.run(_may_view, asked.cookie):
@@ -105,12 +105,19 @@ async def _signal(hub: Hub, threads: Threads, watcher: Watcher, asked: _Asked, s
 
 async def _changed(watcher: Watcher) -> bool:
     try:
-        await asyncio.wait_for(watcher.changed.wait(), streaming.HEARTBEAT_S)
+        await asyncio.wait_for(watcher.changed.wait(), HEARTBEAT_S)
     except TimeoutError:
         return False
     watcher.changed.clear()
     return not watcher.leaving
 
 
-async def _write_version(hub: Hub, watcher: Watcher, send: Send) -> None:
-    await streaming.write(send, event("changed", {"version": hub.version(watcher.environment_id)}))
+async def _tell(hub: Hub, watcher: Watcher, send: Send, told: int | None) -> int:
+    """Signal the version where it moved, and the count of other news; the version told.
+
+    A page fetches what is newer than itself. News that no version tells come without one: fetch all the same.
+    """
+    version = hub.version(watcher.environment_id)
+    news = {"activity": hub.activity(watcher.environment_id)}
+    await streaming.write(send, event("changed", news if version == told else {"version": version, **news}))
+    return version

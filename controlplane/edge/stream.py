@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from controlplane.delivery.documents import Circuits
 from controlplane.delivery.hub import BYE, Hub, Listener, event
 from controlplane.edge import limits, streaming
@@ -27,12 +25,5 @@ async def _tell(listener: Listener, document: Circuits, send: Send) -> None:
     await streaming.write(send, event("config", {"epoch": document.epoch, "version": document.config}))
     told = b""
     while told is not BYE:
-        told = await _next(listener)
+        told = await listener.events.get()
         await streaming.write(send, told)
-
-
-async def _next(listener: Listener) -> bytes:
-    try:
-        return await asyncio.wait_for(listener.events.get(), streaming.HEARTBEAT_S)
-    except TimeoutError:
-        return streaming.HEARTBEAT

@@ -6,11 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
+from controlplane.delivery.hub import HEARTBEAT
 from controlplane.edge.http import Receive, Send
-
-HEARTBEAT_S = 10.0
-HEARTBEAT = b": hb" + b" " * 250 + b"\n\n"
-"""Padded, so that no buffer on the way keeps it."""
 
 _START = {
     "type": "http.response.start",

@@ -1,10 +1,15 @@
 """After a batch: who is considered, and what a server's explicit wait does."""
 
+import asyncio
+import threading
+import time
 from datetime import timedelta
 
 import pytest
+from recloser.core.types import State
 
 from controlplane import clock
+from controlplane.edge import considering as considering_module
 from controlplane.evidence import counters
 from controlplane.models import Circuit, Trip
 from controlplane.services import circuits, policies, tools
@@ -125,3 +130,47 @@ def test_what_was_acknowledged_is_committed_though_counting_and_considering_fail
 
     monkeypatch.undo()
     assert agent.post(agent.batch(observations=[failing(5)])).json()["ack"] == 2
+
+
+def test_while_every_batch_fails_a_circuit_is_judged_at_a_fraction_of_their_rate(crowd, dependency, monkeypatch):
+    judged = []
+
+    def consider(**asked):
+        judged.append(asked["dependency_id"])
+        time.sleep(0.02)
+        return circuits.Considered(dependency.pk, State.CLOSED, 0)
+
+    monkeypatch.setattr(circuits, "consider", consider)
+    considering = crowd[0].server.edge._considering
+
+    async def hail():
+        for _ in range(300):
+            considering.ask(dependency.pk)
+            await asyncio.sleep(0.001)
+        await considering.quiet(5)
+
+    began = time.monotonic()
+    crowd[0].server.loop.call(hail())
+
+    took = time.monotonic() - began
+    assert 2 <= len(judged) <= took / (0.02 * considering_module.REST) + 2
+
+
+def test_what_is_asked_while_it_is_judged_is_judged_once_more(crowd, dependency, monkeypatch):
+    judged, ask = [], threading.Event()
+
+    def consider(**asked):
+        judged.append(asked["dependency_id"])
+        ask.wait(5)
+        return circuits.Considered(dependency.pk, State.CLOSED, 0)
+
+    monkeypatch.setattr(circuits, "consider", consider)
+    crowd[0].send(failing(1))
+    harness.until(lambda: judged, what="the first judgement")
+    for agent in crowd:
+        agent.send(failing(1))
+
+    ask.set()
+
+    harness.until(lambda: not crowd[0].server.edge._considering._tasks, what="quiet")
+    assert len(judged) == 2

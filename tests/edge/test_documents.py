@@ -1,14 +1,17 @@
 """GET config and circuits: whole, resolved, versioned, and not sent twice."""
 
+import asyncio
 import gzip
 import json
 from datetime import timedelta
 
+import psycopg
 from django.db import transaction
 from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire
 
 from controlplane import clock
 from controlplane.delivery import versions
+from controlplane.edge.documents import Looks
 from controlplane.models import Circuit, DocumentVersion
 from controlplane.services import circuits, policies, tools
 from tests.edge.harness import failing, observation
@@ -171,3 +174,63 @@ def test_a_version_is_raised_only_with_its_change(prod):
         assert versions.bump_circuits(prod.pk) == first + 1
         transaction.set_rollback(True)
     assert versions.of(prod.pk).circuits == first
+
+
+def test_one_look_serves_everyone_who_asked_before_it_and_nobody_who_asked_later(edge, agent, prod):
+    looks, began = [], []
+
+    async def crowd():
+        reader = Looks(None)
+
+        async def read(environment_id):
+            looks.append(len(began))
+            await asyncio.sleep(0.02)
+            return ("e1", len(looks), 0, 0.0)
+
+        reader._read = read
+        first = [asyncio.create_task(reader.version(prod.pk)) for _ in range(50)]
+        await asyncio.sleep(0.01)
+        began.append("late")
+        late = [asyncio.create_task(reader.version(prod.pk)) for _ in range(50)]
+        return [version for _, version, _, _ in await asyncio.gather(*first, *late)]
+
+    assert edge.loop.call(crowd()) == [1] * 50 + [2] * 50
+    assert looks == [0, 1]
+
+
+def test_a_look_that_fails_fails_for_those_who_waited_and_for_nobody_after(edge, prod):
+    async def crowd():
+        reader, answers = Looks(None), iter([psycopg.OperationalError("away"), ("e1", 1, 0, 0.0)])
+
+        async def read(environment_id):
+            await asyncio.sleep(0)
+            if isinstance(found := next(answers), Exception):
+                raise found
+            return found
+
+        reader._read = read
+        failed = await asyncio.gather(*[reader.version(prod.pk) for _ in range(5)], return_exceptions=True)
+        return failed, await reader.version(prod.pk)
+
+    failed, then = edge.loop.call(crowd())
+    assert [type(each) for each in failed] == [psycopg.OperationalError] * 5
+    assert then == ("e1", 1, 0, 0.0)
+
+
+def test_a_crowd_that_bears_one_key_costs_one_look_at_it(edge, agent, monkeypatch):
+    keys, looked = edge.edge._keys, []
+    real = keys._look_up
+
+    async def look_up(text):
+        looked.append(text)
+        await asyncio.sleep(0.05)
+        return await real(text)
+
+    monkeypatch.setattr(keys, "_look_up", look_up)
+
+    async def crowd():
+        asked = [edge.client.get("/agent/v1/config", headers=agent.headers) for _ in range(40)]
+        return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    assert edge.loop.call(crowd()) == [200] * 40
+    assert len(looked) == 1

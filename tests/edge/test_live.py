@@ -6,7 +6,8 @@ import pytest
 from django.contrib.sessions.models import Session as SignIn
 from django.test import Client
 
-from controlplane import clock
+from controlplane import clock, redis_clients
+from controlplane.delivery import hub, publish
 from controlplane.edge import live
 from controlplane.models import User
 from controlplane.services import circuits, tools
@@ -57,6 +58,87 @@ def test_a_page_hears_the_version_that_the_document_has(edge, prod, agent, cooki
 
     version = agent.get("circuits").json()["version"]
     harness.until(lambda: stream.events.next("changed", within=2.5)["version"] == version)
+
+
+def test_a_trip_inside_an_agent_is_signalled_though_no_version_tells_it(edge, prod, agent, cookie):
+    stream = edge.stream("/live?environment=prod", cookie)
+    before = stream.events.next("changed")
+
+    agent.send(trips=[harness.trip()])
+
+    news = harness.until(lambda: _news(stream, before["activity"]), what="the news")
+    assert "version" not in news, "a page would take it for no newer than itself"
+
+
+@pytest.mark.parametrize("query", ["", "?environment=prod"])
+def test_a_run_is_signalled(edge, prod, agent, cookie, query):
+    stream = edge.stream(f"/live{query}", cookie)
+    before = stream.events.next("changed")
+
+    agent.send(runs=[harness.run()])
+
+    assert harness.until(lambda: _news(stream, before["activity"]), what="the news")
+
+
+def _news(stream, seen):
+    told = stream.events.next("changed", within=2.5)
+    return told if told["activity"] > seen else None
+
+
+def test_a_repeated_batch_is_no_news(edge, prod, agent, cookie):
+    batch = agent.batch(runs=[harness.run()])
+    agent.post(batch)
+    harness.until(lambda: edge.edge.hub.activity(prod.pk) == 1)
+    stream = edge.stream("/live?environment=prod", cookie)
+    stream.events.next("changed")
+
+    agent.post(batch)
+
+    with pytest.raises(AssertionError, match="no event"):
+        stream.events.next("changed", within=1.3)
+
+
+def test_news_are_signalled_once_a_second_however_many_come(edge, prod, agent, cookie, monkeypatch):
+    monkeypatch.setattr(hub, "BETWEEN_NEWS_S", 30.0)
+    stream = edge.stream("/live?environment=prod", cookie)
+    before = stream.events.next("changed")["activity"]
+
+    for _ in range(10):
+        agent.send(runs=[harness.run()])
+
+    assert stream.events.next("changed", within=2.0)["activity"] == before + 1
+    with pytest.raises(AssertionError, match="no event"):
+        stream.events.next("changed", within=0.8)
+
+
+def test_news_reach_the_pages_of_another_process(edge, prod, agent, cookie):
+    assert agent.get("config").status_code == 200
+    other = harness.InProcess()
+    try:
+        stream = other.stream("/live?environment=prod", cookie)
+        before = stream.events.next("changed")["activity"]
+        harness.until(lambda: _heard() == 2, what="both subscriptions")
+
+        agent.send(trips=[harness.trip()])
+
+        assert harness.until(lambda: _news(stream, before), what="the news")
+    finally:
+        other.close()
+
+
+def _heard():
+    [(_, listeners)] = redis_clients.blocking().pubsub_numsub(publish.CHANNEL)
+    return listeners
+
+
+def test_news_of_another_environment_do_not_wake_the_page(edge, prod, staging, agent, cookie):
+    stream = edge.stream("/live?environment=staging", cookie)
+    stream.events.next("changed")
+
+    agent.send(trips=[harness.trip()])
+
+    with pytest.raises(AssertionError, match="no event"):
+        stream.events.next("changed", within=1.3)
 
 
 def test_signals_are_at_most_four_a_second(edge, prod, cookie):
@@ -111,7 +193,7 @@ def test_an_environment_that_is_not_there_is_said_so(edge, cookie):
 
 def test_signing_out_ends_the_stream(edge, cookie, monkeypatch):
     monkeypatch.setattr(live, "CHECK_S", 0.0)
-    monkeypatch.setattr(live.streaming, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(live, "HEARTBEAT_S", 0.05)
     stream = edge.stream("/live", cookie)
     stream.events.next("changed")
 

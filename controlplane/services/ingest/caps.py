@@ -10,7 +10,7 @@ DISCOVERED_TOOLS = 500
 DISCOVERED_DEPENDENCIES = 500
 CALLS_A_SECOND = 5_000
 BURST_S = 10.0
-"""Calls of so many seconds may arrive at once, in each edge process."""
+"""Calls of so many seconds may arrive at once."""
 
 
 class Capped(Exception):
@@ -29,18 +29,45 @@ class _Bucket:
 
 @dataclass(slots=True)
 class CallCap:
-    """Calls that a key may still claim in this process, refilled by elapsed time."""
+    """Calls that a key may still claim, refilled by elapsed time.
+
+    Each process has a bucket of its own and answers from it at once. What it admitted it tells the others (`claimed`),
+    and what they admitted it takes out of its own (`heard`); where nobody passes that on, each process caps for itself.
+    """
 
     _buckets: dict[int, _Bucket] = field(default_factory=dict)
+    _claimed: dict[int, int] = field(default_factory=dict)
+    _totals: dict[int, int] = field(default_factory=dict)
 
     def admits(self, key_id: int, calls: int, now_s: float | None = None) -> bool:
         """Take `calls` from the key's bucket; False, and nothing taken, if there are not as many left."""
+        bucket = self._filled(key_id, now_s)
+        if calls > bucket.left:
+            return False
+        bucket.left -= calls
+        self._claimed[key_id] = self._claimed.get(key_id, 0) + calls
+        return True
+
+    def left(self, key_id: int) -> float:
+        """How many calls the key may claim at once."""
+        return self._filled(key_id, None).left
+
+    def claimed(self) -> dict[int, int]:
+        """What was admitted here since this was last asked, by key."""
+        claimed, self._claimed = self._claimed, {}
+        return claimed
+
+    def heard(self, key_id: int, claimed: int, total: int) -> None:
+        """Everybody's total stands there after our `claimed` was added: what others added since is theirs."""
+        before = self._totals.get(key_id)
+        self._totals[key_id] = total
+        if before is not None and total >= before + claimed:
+            self._filled(key_id, None).left -= total - before - claimed
+
+    def _filled(self, key_id: int, now_s: float | None) -> _Bucket:
         now_s = time.monotonic() if now_s is None else now_s
         most = CALLS_A_SECOND * BURST_S
         bucket = self._buckets.setdefault(key_id, _Bucket(most, now_s))
         bucket.left = min(most, bucket.left + (now_s - bucket.at) * CALLS_A_SECOND)
         bucket.at = now_s
-        if calls > bucket.left:
-            return False
-        bucket.left -= calls
-        return True
+        return bucket

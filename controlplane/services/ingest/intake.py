@@ -67,7 +67,7 @@ class Intake:
     def __init__(self, pool: Pool, threads: Threads) -> None:
         self._pool = pool
         self._threads = threads
-        self._cap = CallCap()
+        self.cap = CallCap()
         self._names: dict[int, Names] = {}
         self._refused: dict[tuple[int, str, str], tuple[str, int]] = {}
         self._sessions: OrderedDict[UUID, tuple[int, str, int]] = OrderedDict()
@@ -83,7 +83,7 @@ class Intake:
     async def _take(self, caller: Caller, batch: Batch) -> Taken:
         worker_id = await self._worker(caller, batch)
         names, batch = await self._known_names(caller, batch)
-        claims = claims_of(batch, names, caller, self._cap)
+        claims = claims_of(batch, names, caller, self.cap)
         found = await self._execute(caller, batch, worker_id, claims)
         if (found["epoch"], found["config"]) != names.version:
             names = await self._read_names(caller.environment_id)
@@ -136,7 +136,8 @@ class Intake:
 
     async def _execute(self, caller: Caller, batch: Batch, worker_id: int, claims: Claims) -> dict[str, Any]:
         try:
-            found = await self._one(statement.TAKE, _parameters(caller, batch, worker_id, claims))
+            take = statement.TAKE_REPORTS if batch.trips or batch.runs else statement.TAKE
+            found = await self._one(take, _parameters(caller, batch, worker_id, claims))
         except psycopg.errors.ForeignKeyViolation:
             raise _Forgotten from None
         if found is None:
@@ -148,10 +149,11 @@ class Intake:
                 raise Foreign
         return found
 
-    async def _one(self, query: str, parameters: dict[str, Any]) -> dict[str, Any] | None:
+    async def _one(self, query: statement.Statement, parameters: dict[str, Any]) -> dict[str, Any] | None:
+        values = [None if value is None else str(value) for value in query.values(parameters)]
         async with self._pool.connection() as connection:
-            cursor = connection.cursor(row_factory=dict_row)
-            await cursor.execute(query, parameters)
+            cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
+            await cursor.execute(query.text, values, prepare=True)
             return await cursor.fetchone()
 
     def _taken(
@@ -209,7 +211,7 @@ def _parameters(caller: Caller, batch: Batch, worker_id: int, claims: Claims) ->
         "circuits_epoch": circuits[0] or "",
         "circuits_version": circuits[1],
         "stale_s": batch.stale_s,
-        "dependencies": list(claims.dependencies.values()),
+        "dependencies": f"{{{','.join(map(str, claims.dependencies.values()))}}}",
         "observations": _json(claims.observations),
         "trips": _json(claims.trips),
         "runs": _json(claims.runs),

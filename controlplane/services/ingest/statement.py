@@ -1,9 +1,41 @@
-"""The one SQL statement of a batch: it raises the session's number, and appends only if the number rose."""
+"""The one SQL statement of a batch: it raises the session's number, and appends only if the number rose.
+
+Parameters go as text, whatever they are: their types are the statement's own, so a session whose numbers grow, or that
+leaves something out, runs the statement that is prepared already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from controlplane.clock import STATEMENT_TIME
 from controlplane.delivery.documents import ENTRY
 
-TAKE = f"""
+_NAMED = re.compile(r"%\((\w+)\)s")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement in Postgres' own words, and the names of its parameters in their order."""
+
+    text: str
+    names: tuple[str, ...]
+
+    def values(self, parameters: Mapping[str, Any]) -> list[Any]:
+        """The parameters that it wants."""
+        return [parameters[name] for name in self.names]
+
+
+def _statement(query: str) -> Statement:
+    """From %(name)s to $1, once: psycopg would do it anew each time for a text as long as this."""
+    names = tuple(dict.fromkeys(_NAMED.findall(query)))
+    return Statement(_NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", query), names)
+
+
+_TAKE = f"""
 WITH moment AS (SELECT {STATEMENT_TIME} AS now),
 raised AS (
     INSERT INTO controlplane_session AS s (
@@ -52,14 +84,18 @@ stored AS (
         latency_sum_ms float8, latency_max_ms float8, latency_hist int[], streak int, retry_after_s float8,
         countable boolean, samples jsonb)
     LEFT JOIN controlplane_circuit c ON c.dependency_id = o.dependency_id
-    RETURNING *
-),
+    RETURNING id, dependency_id, generation, operation, at, received_at, ok, empty, retryable_error, timeout,
+        rate_limited, slow, streak, retry_after_s, counted
+)
+"""  # noqa: S608 (nothing but our own constants are put in)
+
+_REPORTS = """,
 tripped AS (
     INSERT INTO controlplane_trip (
         id, environment_id, scope, signal, dependency_id, tool_id, key_id, worker_id, run, step, action, delivery,
         evidence, threshold, shares, policy, at, received_at, false_trip_by)
     SELECT t.id, %(environment)s, t.scope, t.signal, t.dependency_id, t.tool_id, %(key)s, %(worker)s, t.run, t.step,
-        t.action, t.delivery, t.evidence, t.threshold, '{{}}', t.policy,
+        t.action, t.delivery, t.evidence, t.threshold, '{}', t.policy,
         m.now - make_interval(secs => t.age_s), m.now, ''
     FROM raised CROSS JOIN moment m CROSS JOIN jsonb_to_recordset(%(trips)s::jsonb) AS t(
         id uuid, scope text, signal text, dependency_id bigint, tool_id bigint, run uuid, step int, action text,
@@ -98,26 +134,39 @@ logged AS (
          ON l.run_id = reported.id
     ON CONFLICT (run_id) DO UPDATE SET lines = EXCLUDED.lines
 )
+"""
+
+_ANSWER = f"""
 SELECT extract(epoch FROM m.now)::float8 AS now,
     EXISTS (SELECT FROM raised) AS rose,
     trust.key_quarantined,
     trust.worker_quarantined,
     v.epoch, v.config, v.circuits,
-    (SELECT coalesce(jsonb_agg(to_jsonb(stored) - 'samples' - 'latency_hist'
-        || jsonb_build_object('at', extract(epoch FROM stored.at), 'received', extract(epoch FROM stored.received_at))
-        ORDER BY stored.id), '[]') FROM stored)::text AS stored,
+    (SELECT coalesce(jsonb_agg(jsonb_build_object(
+            'dependency_id', dependency_id, 'generation', generation, 'operation', operation,
+            'at', extract(epoch FROM at), 'received', extract(epoch FROM received_at),
+            'ok', ok, 'empty', empty, 'retryable_error', retryable_error, 'timeout', timeout,
+            'rate_limited', rate_limited, 'slow', slow, 'streak', streak, 'retry_after_s', retry_after_s,
+            'counted', counted
+        ) ORDER BY id), '[]') FROM stored)::text AS stored,
     (SELECT coalesce(jsonb_object_agg(c.dependency_id, {ENTRY}), '{{}}')
         FROM controlplane_circuit c WHERE c.dependency_id = ANY(%(dependencies)s))::text AS circuits_named
 FROM moment m CROSS JOIN trust JOIN controlplane_documentversion v ON v.environment_id = %(environment)s
-"""  # noqa: S608 (nothing but our own constant is put in)
+"""  # noqa: S608
 
-FAR = """
+TAKE = _statement(_TAKE + _ANSWER)
+"""A batch of observations alone: nearly all are."""
+
+TAKE_REPORTS = _statement(_TAKE + _REPORTS + _ANSWER)
+"""A batch with trips or runs, too."""
+
+FAR = _statement("""
 SELECT last_seq, key_id = %(key)s AND worker_id = %(worker)s AS own FROM controlplane_session WHERE id = %(session)s
-"""
+""")
 """How far a session has come, and whether it is the caller's."""
 
-OWNER = """
+OWNER = _statement("""
 SELECT s.key_id = %(key)s AND w.instance = %(instance)s AS own
 FROM controlplane_session s JOIN controlplane_worker w ON w.id = s.worker_id WHERE s.id = %(session)s
-"""
+""")
 """Whether a session that exists is the caller's; asked before anything is made for it."""
