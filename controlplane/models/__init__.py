@@ -7,6 +7,7 @@ from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition
 from controlplane.models.observation import Observation
 from controlplane.models.policy import PolicyRevision
 from controlplane.models.probe import Probe, ProbeRound, ProbeTest
+from controlplane.models.rollup import RollupDay, RollupHour, RollupMark, RollupMinute, RunHour
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
 from controlplane.models.token import PersonalToken
@@ -33,7 +34,12 @@ __all__ = [
     "ProbeRound",
     "ProbeTest",
     "ProcessBeat",
+    "RollupDay",
+    "RollupHour",
+    "RollupMark",
+    "RollupMinute",
     "Run",
+    "RunHour",
     "Session",
     "StepLog",
     "Tool",
