@@ -26,11 +26,14 @@ from workers.handoff import BATCH, Handoff
 from workers.leadership import Leadership
 from workers.steps import ClockSteps
 from workers.tasks.alerts import run_deliveries
+from workers.tasks.housekeeping import run_chores
 from workers.tasks.probes import run_rounds, run_tests
 
 LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
 STANDBY_S = 0.5
 BEAT_S = 2.0
+CHORE_S = 60.0
+"""A chore that nobody has begun by then is left to its next time."""
 AT_ONCE, A_FEW = 200, 50
 """Of each kind of work, the most that one tick takes; a few of what is done here, so that probes do not wait for it."""
 
@@ -41,11 +44,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Chore:
-    """Housekeeping that is done now and then."""
+    """Housekeeping that is done now and then: here, or where there is no `work`, by a Celery worker."""
 
     name: str
     every_s: float
-    work: Callable[[datetime], object]
+    work: Callable[[datetime], object] | None = None
     next_at: float = 0.0
 
 
@@ -65,9 +68,11 @@ class Scheduler:
     def __post_init__(self) -> None:
         self._chores = (
             Chore("make partitions", 600.0, lambda now: partitions.make_ahead(now=now)),
-            Chore("drop partitions", 3600.0, lambda now: partitions.drop_old(now=now)),
             Chore("abandon lost runs", 15.0, lambda now: runs.abandon_lost(now=now)),
-            Chore("prune", 3600.0, _prune),
+            Chore("roll up", 10.0),
+            Chore("add up runs", 60.0),
+            Chore("drop partitions", 3600.0),
+            Chore("prune", 3600.0),
         )
 
     def stop(self) -> None:
@@ -113,8 +118,7 @@ class Scheduler:
         self._try("announce", lambda: alerts.dispatch_due_transitions(now=clock.now(), limit=AT_ONCE))
         self._try("deliver", self._deliveries)
         self._try("try-outs", self._tests)
-        for chore in self._chores:
-            self._chore(chore)
+        self._try("housekeeping", self._housekeeping)
 
     def _probes(self) -> None:
         """By the batch, so that the first is asked while the next is claimed."""
@@ -143,10 +147,18 @@ class Scheduler:
             ids = probes.claim_tests(now=clock.now(), limit=AT_ONCE)
             self.handoff.give(run_tests, [str(each) for each in ids], expires_s=probes.TEST_LIMIT.total_seconds())
 
-    def _chore(self, chore: Chore) -> None:
-        if time.monotonic() >= chore.next_at:
+    def _housekeeping(self) -> None:
+        """What may take long is somebody else's, so that no probe waits for it."""
+        due = [chore for chore in self._chores if time.monotonic() >= chore.next_at]
+        for chore in due:
             chore.next_at = time.monotonic() + chore.every_s
-            self._try(chore.name, lambda: chore.work(clock.now()))
+            if chore.work is not None:
+                self._chore(chore.name, chore.work)
+        if self.handoff.room:
+            self.handoff.give(run_chores, [chore.name for chore in due if chore.work is None], expires_s=CHORE_S)
+
+    def _chore(self, name: str, work: Callable[[datetime], object]) -> None:
+        self._try(name, lambda: work(clock.now()))
 
     def _try(self, name: str, work: Callable[[], object]) -> None:
         """A job that fails is told once, shown in the beat and tried again; only a lost database ends the turn."""
@@ -206,9 +218,3 @@ class Scheduler:
     def _drop_connections(self) -> None:
         self.leadership.close()
         connection.close()
-
-
-def _prune(now: datetime) -> None:
-    system.prune_beats(now=now)
-    probes.prune_probes(now=now)
-    alerts.prune_deliveries(now=now)

@@ -7,6 +7,15 @@ from django.db import models
 
 from controlplane.models.access import Agent, Environment
 
+OUTCOMES = (
+    *("ok", "empty", "retryable_error", "timeout", "rate_limited", "semantic_error", "unknown_tool"),
+    *("cancelled", "rejected"),
+)
+COUNTS = ("observations", *OUTCOMES, "attempts", "slow", "slow_failures", "counted", "not_counted")
+"""What is added up."""
+BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+BUCKETS = len(BOUNDS_MS) + 1
+
 
 class Rollup(models.Model):
     """What an agent's calls of one tool and dependency came to in one bucket that begins at `at`. No foreign keys.

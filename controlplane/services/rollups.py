@@ -13,19 +13,13 @@ import structlog
 from django.db import connection, transaction
 
 from controlplane.models import RollupMark
+from controlplane.models.rollup import BUCKETS, COUNTS
 
 BATCH = 20_000
 """Rows of one transaction, a little more where one agent's batch ends beyond."""
 BUDGET_S = 20.0
 
 KEY = ("environment_id", "dependency_id", "tool_id", "agent_id", "at")
-OUTCOMES = (
-    *("ok", "empty", "retryable_error", "timeout", "rate_limited", "semantic_error", "unknown_tool"),
-    *("cancelled", "rejected"),
-)
-COUNTS = ("observations", *OUTCOMES, "attempts", "slow", "slow_failures", "counted", "not_counted")
-BUCKETS = 16
-
 log = structlog.get_logger(__name__)
 
 _JUDGED = "(ok + empty + retryable_error + timeout + rate_limited)::bigint"

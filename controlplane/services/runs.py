@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -115,7 +116,7 @@ def prune_runs(*, now: datetime, limit: int = 5_000) -> int:
     added_up = RollupMark.objects.filter(pk=1).values_list("runs_until", flat=True).first()
     if added_up is None:
         return 0
-    asked = {
+    asked: dict[str, Any] = {
         "added_up": added_up - OVERLAP,
         "every": now - timedelta(days=settings.KEEP_RUNS_DAYS),
         "healthy": now - timedelta(days=settings.KEEP_ALL_RUNS_DAYS),

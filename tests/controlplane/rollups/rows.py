@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from controlplane.models import Observation, RollupDay, RollupHour, RollupMark, RollupMinute
-from controlplane.services.rollups import COUNTS, OUTCOMES
+from controlplane.models.rollup import COUNTS, OUTCOMES
 from tests.factories import NOON
 
 LEVELS = {

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controlplane.models import Observation, RollupDay, RollupHour, RollupMark, RollupMinute
+from controlplane.models.rollup import OUTCOMES
 from controlplane.services import partitions, rollups
 from tests.controlplane.rollups import rows
 from tests.controlplane.rollups.rows import Slice, assert_equal_to_the_raw_rows, rolled, store
@@ -23,7 +24,7 @@ SLICES = st.builds(
     agent=st.integers(1, 2),
     environment=st.integers(1, 2),
     worker=st.integers(1, 3),
-    counts=st.dictionaries(st.sampled_from(rollups.OUTCOMES), st.integers(0, 5)),
+    counts=st.dictionaries(st.sampled_from(OUTCOMES), st.integers(0, 5)),
     attempts=st.integers(0, 9),
     slow=st.integers(0, 3),
     milliseconds=st.integers(0, 60_000).map(float),
