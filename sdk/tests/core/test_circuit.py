@@ -669,3 +669,13 @@ def test_a_window_in_memory_knows_who_is_in_a_streak_of_its_own():
 
     assert {own.worker: own.length for own in evidence.own_streaks} == {"w1": 4, "w2": 1}
     assert evidence.active_sessions == 3
+
+
+def test_a_planned_hold_is_no_lockout_only_what_follows_it_may_become_one():
+    held = force_open(Circuit(), actor="otto", reason="maintenance", until=NOW + 3600, now=NOW)
+
+    released = sweep(held, POLICY, NOW + 3600)
+
+    assert (released.mode, released.due_at, released.locked_out_at) == (Mode.AUTO, NOW + 3600, None)
+    assert sweep(released, POLICY, NOW + 4199).locked_out_at is None
+    assert sweep(released, POLICY, NOW + 4200).locked_out_at == NOW + 4200

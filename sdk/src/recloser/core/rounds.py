@@ -145,7 +145,7 @@ def _lock_out(circuit: Circuit, policy: CircuitPolicy, now: float) -> Circuit:
 def _lockout_at(circuit: Circuit, policy: CircuitPolicy) -> float | None:
     if circuit.opened_at is None or circuit.locked_out_at is not None or policy.lockout_after_s is None:
         return None
-    return circuit.opened_at + policy.lockout_after_s
+    return max(circuit.opened_at, circuit.held_until or circuit.opened_at) + policy.lockout_after_s
 
 
 def next_change_at(circuit: Circuit, policy: CircuitPolicy) -> float | None:

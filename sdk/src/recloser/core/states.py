@@ -66,6 +66,8 @@ class Circuit:
     suspected_at: float | None = None
     suspected_signal: Signal | None = None
     locked_out_at: float | None = None
+    held_until: float | None = None
+    """When a hold ended that had kept it open: only from then on does recovery take too long."""
     tripped_by: Signal | None = None
     """The signal that opened this outage; None if a person did."""
     operation: str | None = None
@@ -147,6 +149,7 @@ CLOSED_AGAIN: Mapping[str, Any] = {
     "failed_rounds": 0,
     "good_rounds": 0,
     "locked_out_at": None,
+    "held_until": None,
     "tripped_by": None,
     "operation": None,
 }
@@ -206,7 +209,7 @@ def expire_override(circuit: Circuit, now: float) -> Circuit:
 
 def _end_override(circuit: Circuit, cause: Cause, at: float, **words: str) -> Circuit:
     if circuit.mode is Mode.FORCED_OPEN:
-        return move(circuit, State.OPEN, cause, at, **AUTO, **words, due_at=at)
+        return move(circuit, State.OPEN, cause, at, **AUTO, **words, due_at=at, held_until=at)
     return move(circuit, State.CLOSED, cause, at, **AUTO, **words, closed_at=at)
 
 
@@ -245,6 +248,7 @@ _INSTANTS = (
     "due_at",
     "suspected_at",
     "locked_out_at",
+    "held_until",
     "would_be_at",
 )
 
