@@ -229,7 +229,7 @@ def test_a_hanging_call_is_one_timeout_and_its_late_answer_changes_nothing(local
         release.set()
         assert finished.wait(5)
         local.fold()
-        assert list(run.log) == before and before[0][4] is Outcome.TIMEOUT
+        assert list(run.log) == before and before[0][0].outcome is Outcome.TIMEOUT
 
 
 def test_a_time_limit_raises_where_errors_are_raised(local):
@@ -263,7 +263,7 @@ def test_an_interrupt_goes_on_and_is_no_evidence(local, interrupt):
             run.call("web_search", {"k": k}, interrupted)
     assert run.notice() is None
     local.fold()
-    assert {line[4] for line in run.log} == {Outcome.CANCELLED}
+    assert {line[0].outcome for line in run.log} == {Outcome.CANCELLED}
 
 
 def test_late_results_after_the_end_change_nothing(local):
@@ -298,7 +298,7 @@ def test_a_loop_may_dispatch_by_itself(local):
         assert run.record("db_lookup", "timeout", seconds=3)["error"] == "timeout"
         assert run.record("db_lookup", status=429, attempts=5)["error"] == "rate_limited"
         local.fold()
-        assert run.log[-1][5] == 5
+        assert run.log[-1][0].attempts == 5
         with pytest.raises(ValueError, match="use one of"):
             run.record("db_lookup", "odd")
 

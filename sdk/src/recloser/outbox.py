@@ -8,6 +8,7 @@ All instants are of a monotonic clock; ages are made when a body is.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import uuid
 from bisect import bisect_left
@@ -27,6 +28,7 @@ MAX_KEYS = 1000
 MAX_HELD_TRIPS = 5000
 MAX_HELD_RUNS = 2000
 MAX_HELD_STEP_LINES = 50_000
+_OK = Outcome.OK
 OTHER = "(other)"
 """Stands for every tool beyond `MAX_KEYS`, so that names without end cannot fill the memory."""
 
@@ -129,22 +131,29 @@ class Slice:
         if outcome not in SUCCESSES and len(self.samples) < MAX_SAMPLES:
             self.samples.append((outcome, error, status, run, step, at))
 
-    def add_ok(self, at: float, seconds: float, slow_s: float) -> None:
-        """Count one call that went well: what `add` does, for the one case that is nearly all of them."""
-        if at > self.ended:
-            self.ended = at
-        counts = self.counts
-        counts[Outcome.OK] = counts.get(Outcome.OK, 0) + 1
-        self.attempts += 1
-        milliseconds = seconds * 1000.0
-        self.sum_ms += milliseconds
-        if milliseconds > self.max_ms:
-            self.max_ms = milliseconds
-        self.hist[bisect_left(BOUNDS_MS, milliseconds)] += 1
-        if seconds > slow_s:
-            self.slow += 1
-        if self.streak:
-            self.streak, self.last_step = 0, None
+    def add_good(
+        self, calls: int, at: float, seconds: float, longest_s: float, slow: int, hist: Iterable[tuple[int, int]]
+    ) -> None:
+        """Count calls that all went well, the last of them known `at`: what `add` does, for many in one stroke."""
+        self.ended = max(self.ended, at)
+        self.counts[_OK] = self.counts.get(_OK, 0) + calls
+        self.attempts += calls
+        self.sum_ms += seconds * 1000.0
+        self.max_ms = max(self.max_ms, longest_s * 1000.0)
+        self.slow += slow
+        for bucket, count in hist:
+            self.hist[bucket] += count
+        self.streak, self.last_step = 0, None
+
+    def add_rejected(self, calls: int, at: float) -> None:
+        """Count calls that were answered without being made; they are no evidence."""
+        self.ended = max(self.ended, at)
+        self.counts[Outcome.REJECTED] = self.counts.get(Outcome.REJECTED, 0) + calls
+
+    def shift(self, by_s: float) -> None:
+        """All of it happened that much later, or earlier by a negative number."""
+        self.began, self.ended = self.began + by_s, self.ended + by_s
+        self.samples = [(*sample[:5], sample[5] + by_s) for sample in self.samples]
 
     def merge(self, later: Slice) -> None:
         """Take over what a later slice of the same key saw."""
@@ -198,18 +207,25 @@ class Batch:
     """One numbered batch. Its content never changes once it may have been received."""
 
     def __init__(
-        self, seq: int, observations: list[Slice], trips: list[Entry], runs: list[RunEntry], session: str
+        self,
+        seq: int,
+        observations: list[Slice],
+        trips: list[Entry],
+        runs: list[RunEntry],
+        session: str,
+        overrides: list[Entry] | None = None,
     ) -> None:
         self.seq = seq
         self.session = session
         self.observations = observations
         self.trips = trips
         self.runs = runs
+        self.overrides = overrides or []
         self.fresh = True
         self.sealed_at = 0.0
 
     def __len__(self) -> int:
-        return len(self.observations) + len(self.trips) + len(self.runs)
+        return len(self.observations) + len(self.trips) + len(self.runs) + len(self.overrides)
 
     def to_wire(self, now: float) -> dict[str, Any]:
         """The body's numbered part, ages as of `now`."""
@@ -219,7 +235,17 @@ class Batch:
             "observations": [part.to_wire(now) for part in self.observations],
             "trips": [trip.to_wire(now) for trip in self.trips],
             "runs": [run.to_wire(now) for run in self.runs],
+            **({"overrides": [one.to_wire(now) for one in self.overrides]} if self.overrides else {}),
         }
+
+    def shift(self, by_s: float) -> None:
+        """The process slept: what is in it is older than it was made."""
+        self.sealed_at += by_s
+        for part in self.observations:
+            part.shift(by_s)
+        self.trips = [_shifted(trip, by_s) for trip in self.trips]
+        self.runs = [_shifted(run, by_s) for run in self.runs]
+        self.overrides = [_shifted(one, by_s) for one in self.overrides]
 
 
 class Outbox:
@@ -233,6 +259,7 @@ class Outbox:
         self._held: dict[Key, list[Slice]] = {}
         self._trips: dict[str, Entry] = {}
         self._runs: dict[str, RunEntry] = {}
+        self._overrides: dict[str, Entry] = {}
         self._ready: list[Batch] = []
 
     def slice_of(self, tool: str, dependency: str, generation: int, operation: str | None, at: float) -> Slice:
@@ -253,6 +280,21 @@ class Outbox:
             self._trips.pop(next(iter(self._trips)))
             self.dropped += 1
         self._trips[trip.id] = trip
+
+    def add_override(self, override: Entry) -> None:
+        """Keep an operator's local override until it is acknowledged."""
+        if len(self._overrides) < MAX_TRIPS:
+            self._overrides[override.id] = override
+
+    def shift(self, by_s: float) -> None:
+        """The process slept for -`by_s` seconds: everything that waits is that much older."""
+        for part in (*self._open.values(), *(part for parts in self._held.values() for part in parts)):
+            part.shift(by_s)
+        for batch in self._ready:
+            batch.shift(by_s)
+        self._trips = {key: _shifted(entry, by_s) for key, entry in self._trips.items()}
+        self._runs = {key: _shifted(entry, by_s) for key, entry in self._runs.items()}
+        self._overrides = {key: _shifted(entry, by_s) for key, entry in self._overrides.items()}
 
     def add_run(self, run: RunEntry) -> None:
         """Keep a run's latest report; step logs go first when there are too many."""
@@ -284,7 +326,8 @@ class Outbox:
     def waiting(self) -> int:
         """How many entries are not acknowledged yet."""
         held = sum(len(parts) for parts in self._held.values())
-        return sum(map(len, self._ready)) + len(self._open) + held + len(self._trips) + len(self._runs)
+        kept = len(self._trips) + len(self._runs) + len(self._overrides)
+        return sum(map(len, self._ready)) + len(self._open) + held + kept
 
     def holds(self, dependencies: Iterable[str]) -> bool:
         """Is there anything unsent about one of these?"""
@@ -294,7 +337,7 @@ class Outbox:
     @property
     def full(self) -> bool:
         """More waits than the last batch could hold."""
-        return bool(self._ready or self._held or self._trips or self._runs)
+        return bool(self._ready or self._held or self._trips or self._runs or self._overrides)
 
     def seal(self, *, beat: bool = False) -> Batch | None:
         """The batch to send now: the one in flight, else a new one from all that waits.
@@ -305,9 +348,10 @@ class Outbox:
         if not self._ready:
             observations = self._take_slices()
             trips, runs = _take(self._trips, MAX_TRIPS), _take(self._runs, MAX_RUNS)
-            if observations or trips or runs or beat:
+            overrides = _take(self._overrides, MAX_TRIPS)
+            if observations or trips or runs or overrides or beat:
                 self._seq += 1
-                self._ready.append(Batch(self._seq, observations, trips, runs, self.session))
+                self._ready.append(Batch(self._seq, observations, trips, runs, self.session, overrides))
         return self.in_flight
 
     def acknowledge(self, ack: int) -> None:
@@ -317,7 +361,7 @@ class Outbox:
 
     def drop(self, field: str | None) -> bool:
         """After a 422: remove the entry that the field names (of a run its step log first); False if it names none."""
-        found = re.match(r"(observations|trips|runs)\[(\d+)\]", field or "")
+        found = re.match(r"(observations|trips|runs|overrides)\[(\d+)\]", field or "")
         batch = self.in_flight
         if found is None or batch is None or field is None:
             return False
@@ -340,7 +384,7 @@ class Outbox:
         if len(batch) < 2:
             return self._shrink(batch)
         first, second = (Batch(batch.seq + n, [], [], [], batch.session) for n in (0, 1))
-        for name in ("observations", "trips", "runs"):
+        for name in ("observations", "trips", "runs", "overrides"):
             entries = getattr(batch, name)
             half = len(entries) // 2 if len(entries) > 1 else len(entries) * (name == "observations")
             getattr(first, name).extend(entries[:half])
@@ -363,7 +407,7 @@ class Outbox:
             batch.runs[0] = batch.runs[0].without_step_log()
         else:
             self.dropped += len(batch)
-            batch.observations, batch.trips, batch.runs = [], [], []
+            batch.observations, batch.trips, batch.runs, batch.overrides = [], [], [], []
         return True
 
     def _take_slices(self) -> list[Slice]:
@@ -403,6 +447,13 @@ def clean(name: str, limit: int = MAX_NAME) -> str:
     """A name as the wire takes it: printable, UTF-8, of limited length."""
     name = name[:limit].encode("utf-8", "replace").decode("utf-8")
     return name if name.isprintable() else "".join(c if c.isprintable() else " " for c in name)
+
+
+def _shifted(entry: Kept, by_s: float) -> Kept:
+    """A trip's, a run's or an override's report, with its instants moved."""
+    named = [name for name in ("at", "started_at", "ended_at", "until") if getattr(entry, name, None) is not None]
+    moved: Kept = dataclasses.replace(entry, **{name: getattr(entry, name) + by_s for name in named})  # type: ignore[type-var]
+    return moved
 
 
 def _take(held: dict[str, Kept], limit: int) -> list[Kept]:

@@ -52,7 +52,7 @@ class Transport:
 
     def __init__(self, url: str, key: str, *, timeout_s: float = 5.0, user_agent: str = "recloser") -> None:
         self._host, self._port, self._base, self._tls = _address(url)
-        self._timeout_s = timeout_s
+        self._timeout_s = self._wait_s = timeout_s
         self._headers = {"Authorization": f"Bearer {_header_safe(key)}", "User-Agent": user_agent}
         self._kept: http.client.HTTPConnection | None = None
 
@@ -83,6 +83,12 @@ class Transport:
         sock: socket.socket = connection.sock
         sock.setblocking(False)
         return Stream(sock)
+
+    def within(self, seconds: float) -> None:
+        """From now on no single wait on the line may last longer than this, nor than the usual time limit."""
+        self._wait_s = max(0.001, min(self._timeout_s, seconds))
+        if self._kept is not None and self._kept.sock is not None:
+            self._kept.sock.settimeout(self._wait_s)
 
     def close(self) -> None:
         """Close the kept connection; the next request opens a new one."""
@@ -130,8 +136,8 @@ class Transport:
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls:
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+            return http.client.HTTPSConnection(self._host, self._port, timeout=self._wait_s, context=context)
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._wait_s)
 
 
 class Stream:

@@ -19,6 +19,7 @@ def lost_search() -> RunState:
 def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
     block = degradation(lost_search(), replaced_by={"web_search": "cached_search"})
     assert block.to_dict() == {
+        "children": [],
         "degraded": True,
         "ended_by": None,
         "items": [
@@ -37,7 +38,7 @@ def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
 def test_a_run_without_an_opening_is_not_degraded():
     state = RunState({}, RunPolicy(), started_at=0.0)
     block = degradation(state)
-    assert block.to_dict() == {"degraded": False, "ended_by": None, "items": []}
+    assert block.to_dict() == {"children": [], "degraded": False, "ended_by": None, "items": []}
     assert disclosure(block) == ""
     assert disclosed("All done.", block)
 

@@ -561,7 +561,7 @@ def test_memory_stays_bounded_in_a_long_run():
         record(guarded, OK, fingerprint=f"f{number}", result=f"r{number}")
     entry = state._tools["search"]
     assert len(entry.failing.steps) <= 1024
-    assert len(entry.repeats._seen) <= 1024
+    assert len(entry.repeats._seen) <= 2048
     assert len(guarded._tools["search"].admitted) <= 8 * 1024
     assert len(guarded._standstill._results) <= 1024
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,15 +32,24 @@ class Degradation:
     items: tuple[MissingTool, ...] = ()
     ended_by: str | None = None
     """The signal that ended the run, if one did."""
+    children: tuple[tuple[str, Degradation], ...] = ()
+    """The child runs that had to do without something, by id: what a part lacks, the whole lacks."""
 
     @property
     def degraded(self) -> bool:
-        """Whether any step lacked a declared tool, or the run was ended on purpose."""
-        return bool(self.items) or self.ended_by is not None
+        """Whether any step lacked a declared tool, the run was ended on purpose, or a child run had to say so."""
+        return bool(self.items) or self.ended_by is not None or any(block.degraded for _, block in self.children)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Every missing tool once: its own first, then those of its children."""
+        own = [item.tool for item in self.items]
+        return tuple(dict.fromkeys([*own, *(tool for _, block in self.children for tool in block.tools)]))
 
     def to_dict(self) -> dict[str, Any]:
         """The machine-readable form."""
         return {
+            "children": [{"run": run, **block.to_dict()} for run, block in self.children],
             "degraded": self.degraded,
             "ended_by": self.ended_by,
             "items": [
@@ -77,10 +86,19 @@ def degradation(state: RunState, *, replaced_by: Mapping[str, str] | None = None
 
 def disclosure(block: Degradation, own_words: Mapping[str, str] | None = None) -> str:
     """The sentence for the human reader; empty for a healthy run. `own_words`: the product owner's text by tool."""
-    told = [_sentence(item, (own_words or {}).get(item.tool, "")) for item in block.items]
-    if block.ended_by is not None:
-        told.append("This task was ended before it was finished.")
+    told = list(dict.fromkeys(_sentences(block, own_words or {}, set())))
     return " ".join(told)
+
+
+def _sentences(block: Degradation, own_words: Mapping[str, str], known: set[str], part: str = "") -> Iterator[str]:
+    for item in block.items:
+        if item.tool not in known:
+            known.add(item.tool)
+            yield _sentence(item, own_words.get(item.tool, ""))
+    for _, below in block.children:
+        yield from _sentences(below, own_words, known, "A part of this task")
+    if block.ended_by is not None:
+        yield f"{part or 'This task'} was ended before it was finished."
 
 
 def _sentence(item: MissingTool, own_words: str) -> str:
@@ -115,7 +133,7 @@ def disclosed(
     if (sentence := disclosure(block, own_words)) and sentence.casefold() in text.casefold():
         return True
     limited = [part.casefold() for part in _SENTENCE_END.split(text[:200_000]) if _LIMITATION.search(part)]
-    return bool(limited) and all(_named(item.tool, limited) for item in block.items)
+    return bool(limited) and all(_named(tool, limited) for tool in block.tools)
 
 
 def _named(tool: str, sentences: Iterable[str]) -> bool:

@@ -14,8 +14,12 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Any
 
+SHORT = 200
+"""A string up to this length is compared as it is; a longer one by its hash."""
+FEW = 8
 DEEPEST = 60
 MOST_NODES = 50_000
+_WIDE = 2**63
 _AS_TEXT = frozenset({"decimal", "fractions", "datetime", "uuid", "pathlib", "ipaddress"})
 
 
@@ -175,6 +179,75 @@ def fingerprint(
 def result_fingerprint(result: Any, *, salt: bytes) -> str | None:
     """The identity of a result within its run; None for streams and unknown objects."""
     return fingerprint("", [result], salt=salt)
+
+
+def call_key(
+    tool: str,
+    args: Any,
+    *,
+    salt: bytes,
+    ignored: Collection[str] = (),
+    casefold: Collection[str] = (),
+) -> str | None:
+    """What `fingerprint` tells apart, told apart without hashing where the arguments are few, flat and short.
+
+    A key never leaves the process: `told` makes of it what may. Equal calls have equal keys under one policy.
+    """
+    if type(args) is not dict:
+        args = _parsed(args) if type(args) is str else args
+    if type(args) is dict and not ignored and not casefold and (text := short_key(args)) is not None:
+        return text
+    return fingerprint(tool, args, salt=salt, ignored=ignored, casefold=casefold)
+
+
+def short_key(args: dict[Any, Any]) -> str | None:
+    """Few flat arguments as one text, by sorted names; None where they are not few, not short, or not flat."""
+    if len(args) > FEW:
+        return None
+    text = "="
+    try:
+        for name in sorted(args) if len(args) > 1 else args:
+            value = args[name]
+            if type(value) is str:
+                value = value.strip()
+                if len(value) > SHORT or not value.isprintable() or not name.isidentifier():
+                    return None
+                text = f"{text}\n{name}:{value}"
+            elif (number := _short_number(value)) is None or not name.isidentifier():
+                return None
+            else:
+                text = f"{text}\n{name}={number}"
+    except (TypeError, AttributeError):  # a name that is no text
+        return None
+    return text
+
+
+def _short_number(value: Any) -> Any:
+    """A number, a truth value or nothing at all, as it is written; None where it is none of these, or too wide."""
+    kind = type(value)
+    if kind is int:
+        return value if -_WIDE < value < _WIDE else None
+    if kind is float:
+        if not -_WIDE < value < _WIDE:  # not a number is not between anything, either
+            return None
+        return int(value) if value == int(value) else value
+    if kind is bool:
+        return "T" if value else "F"
+    return "~" if value is None else None
+
+
+def result_key(result: Any, *, salt: bytes) -> str | None:
+    """What `result_fingerprint` tells apart, without hashing a short text."""
+    if type(result) is str:
+        text = result.strip()
+        if len(text) <= SHORT:
+            return "=" + text
+    return result_fingerprint(result, salt=salt)
+
+
+def told(tool: str, key: str | None, *, salt: bytes) -> str | None:
+    """The salted hash by which a key is known outside the process; a fingerprint is one already."""
+    return _hashed(f"{tool}\0{key}", salt) if key is not None and key.startswith("=") else key
 
 
 def _parsed(text: str) -> Any:

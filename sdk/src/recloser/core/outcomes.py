@@ -19,6 +19,22 @@ class Rule:
     wait_s: float | None = None
 
 
+_TIMEOUTS = (
+    "TimeoutError",
+    "Timeout",  # requests
+    "TimeoutException",  # httpx
+    "ReadTimeout",
+    "WriteTimeout",
+    "ConnectTimeout",
+    "PoolTimeout",
+    "ServerTimeoutError",  # aiohttp
+    "ReadTimeoutError",  # urllib3, botocore
+    "ConnectTimeoutError",
+    "APITimeoutError",  # the model vendors' clients
+    "DeadlineExceeded",
+)
+"""Classes that say by name that nobody answered in time: whether the call took effect is not known, of any of them."""
+
 DEFAULT_RULES: Mapping[str, Rule] = {
     "2xx": Rule(Outcome.OK),
     "3xx": Rule(Outcome.OK),
@@ -37,7 +53,7 @@ DEFAULT_RULES: Mapping[str, Rule] = {
     "marker:quota_exceeded": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
     "marker:billing_hard_limit_reached": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
     "marker:credit balance is too low": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
-    "error:TimeoutError": Rule(Outcome.TIMEOUT),
+    **{f"error:{name}": Rule(Outcome.TIMEOUT) for name in _TIMEOUTS},
     "error:ConnectionError": Rule(Outcome.RETRYABLE_ERROR),
     "error:OSError": Rule(Outcome.RETRYABLE_ERROR),
     "error:CancelledError": Rule(Outcome.CANCELLED),
