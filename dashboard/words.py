@@ -10,6 +10,7 @@ from recloser.core.policy import CircuitPolicy, RunPolicy
 from controlplane.models import Transition, Trip
 from controlplane.selectors.board import Instead
 from controlplane.selectors.circuits import Callers, Standing
+from controlplane.selectors.runs import Why
 
 KINDS: Mapping[str, str] = {
     "closed": "Closed",
@@ -48,6 +49,23 @@ CAUSES: Mapping[str, str] = {
     "operator": "by hand",
     "override_expired": "override expired",
 }
+TAKEN: Mapping[str, str] = {
+    **SIGNALS,
+    "failure_rate": "too many calls failed",
+    "consecutive_failures": "failures in a row",
+    "operator": "held open by hand",
+}
+OUTCOMES: Mapping[str, str] = {
+    "ok": "ok",
+    "empty": "empty",
+    "retryable_error": "failed",
+    "timeout": "timed out",
+    "rate_limited": "rate limited",
+    "semantic_error": "rejected arguments",
+    "unknown_tool": "no such tool",
+    "cancelled": "cancelled",
+    "rejected": "turned away by us",
+}
 VERDICTS: Mapping[str, str] = {"good": "passed", "bad": "failed", "inconclusive": "inconclusive"}
 FAULTS: Mapping[str, str] = {
     "timeout": "no answer in time",
@@ -69,6 +87,20 @@ CLASSES: Mapping[str, str] = {
     "unknown": "class unknown",
 }
 SCOPES: Mapping[str, str] = {"run": "this run", "worker": "one worker", "fleet": "the fleet"}
+DELIVERIES: Mapping[str, str] = {"enforce": "acted upon", "observe": "only watched", "off": "off"}
+MARKS: Mapping[str, str] = {"false": "marked as false", "unmarked": "not marked"}
+FIGURES: Mapping[str, tuple[str, str]] = {
+    "calls": ("calls in the window", "min_calls"),
+    "failures": ("of them failed", ""),
+    "slow": ("of them slow", ""),
+    "streak": ("failures in a row", ""),
+    "witnesses": ("workers that saw it", "min_workers"),
+    "window_s": ("seconds in the window", ""),
+    "step_limit": ("step limit", ""),
+}
+DELIVERED: Mapping[str, str] = {"pending": "waiting", "sent": "sent", "dead": "given up"}
+EVENTS: Mapping[str, str] = {"opened": "opened", "locked_out": "locked out", "closed": "closed", "test": "test message"}
+NOTHING: Mapping[str, str] = {}
 ACTIONS: Mapping[str, str] = {
     "advise": "the model was advised",
     "block_call": "the call was blocked",
@@ -152,6 +184,18 @@ def threshold(trip: Trip) -> float | None:
     return _named(trip.threshold, trip.signal, "threshold", "value")
 
 
+def figures(trip: Trip) -> list[tuple[str, str, str]]:
+    """What else was measured when it tripped: name, value, and what was wanted of it where that is known."""
+    seen = trip.evidence if isinstance(trip.evidence, dict) else {}
+    limits = trip.threshold if isinstance(trip.threshold, dict) else {}
+    rows = ((label, number(seen.get(name)), number(limits.get(wanted))) for name, (label, wanted) in FIGURES.items())
+    return [
+        (label, f"{value:g}", "" if limit is None else f"{limit:g}")
+        for label, value, limit in rows
+        if value is not None
+    ]
+
+
 def _named(values: Any, *keys: str) -> float | None:
     if not isinstance(values, dict):
         return number(values)
@@ -189,6 +233,23 @@ def why(standing: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:
 def sentence(text: str) -> str:
     """With a capital."""
     return text[:1].upper() + text[1:]
+
+
+def why_missing(found: Why) -> str:
+    """Why a tool was not there for a run, in one sentence."""
+    lack = found.lack or {}
+    behind = str(lack.get("dependency") or "")[:200]
+    if found.transition is not None and found.trip is None:
+        return f"{found.transition.actor or 'An operator'} held {behind} open, so every run went without it."
+    shown = cause(found.trip, CircuitPolicy()) if found.trip else str(TAKEN.get(str(lack.get("cause")), "a signal"))
+    match lack.get("scope"):
+        case "run":
+            return f"This run's own breaker took it away: {shown}."
+        case "worker":
+            return f"The breaker of the worker that it ran on was open for {behind}: {shown}."
+        case "fleet":
+            return f"The circuit of {behind} was open for the whole fleet: {shown}."
+    return f"It was taken away: {shown}."
 
 
 def behaviour(policy: RunPolicy) -> str:

@@ -37,6 +37,7 @@ HITS_WITHIN = timedelta(hours=24)
 """Runs are searched no further back than this for what they lacked."""
 
 PAST_OUTAGES = 10
+RECENT_TRIPS = 8
 TIMELINE = 40
 ROUNDS = 12
 
@@ -330,7 +331,9 @@ def page(*, row: Circuit, delivery: Delivery, window_s: float, now: datetime) ->
         hit=hits(dependency.environment, {dependency.slug: since}, now).get(dependency.slug, Hit()),
         runs=_runs_without(dependency, since, now),
         outages=list(row.outages.all()[:PAST_OUTAGES]),
-        trips=list(Trip.objects.filter(dependency=dependency).select_related("worker", "tool")[:PAST_OUTAGES]),
+        trips=list(
+            Trip.objects.filter(dependency=dependency).select_related("dependency", "worker", "tool")[:RECENT_TRIPS]
+        ),
     )
 
 

@@ -170,7 +170,7 @@ def test_an_empty_installation_waits_for_its_first_agent(cast, as_):
     page = board(as_(cast.ann), environment="lab").content.decode()
 
     assert "Waiting for your first agent" in page
-    assert "from recloser import Client" in page
+    assert "client = recloser.Client()" in page
 
 
 def test_without_any_environment_the_page_says_what_to_run(db, client):
