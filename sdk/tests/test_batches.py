@@ -238,3 +238,12 @@ def test_memory_is_bounded_by_names_not_by_calls(local):
 
 def test_a_fake_plane_speaks_for_itself(plane: FakeControlPlane):
     assert plane.url.startswith("http://127.0.0.1:")
+
+
+def test_a_call_that_ended_just_before_the_close_is_told(plane, connect):
+    plane.flush_s = 60.0
+    client = connect()
+    assert plane.wait(lambda: plane.batches)
+    client.run().call("web_search", {}, working)
+    client.close(5.0)
+    assert plane.counts("web_search") == {"ok": 1}

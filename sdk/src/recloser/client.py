@@ -86,7 +86,7 @@ class Client:
         self._awake = Awake()
         self._look_at = 0.0
         self._cache = DocumentCache(_directory(cache_dir), url=self._url, key=self._key)
-        self._closed = False
+        self._closed = self._closing = False
         self._link: Link | None = None
         self._start_process()
         self._start_documents(bootstrap)
@@ -146,18 +146,18 @@ class Client:
 
     def close(self, timeout: float = AT_EXIT_S) -> None:
         """Send what is left, within the time given, and end the thread. The client goes on working locally."""
-        if self._closed:
+        if self._closing:
             return
-        self._closed = True
-        link, self._link = self._link, None
-        if link is None or (not self.threadless and not link.running):
-            return
-        end = time.monotonic() + timeout
-        if not self.threadless:
+        self._closing = True
+        link, end = self._link, time.monotonic() + timeout
+        if link is not None and self.threadless:
+            if self._outbox.waiting or self.seen:
+                link.errand(timeout, insist=True, documents=False)
+        elif link is not None and link.running:
             link.flush(timeout)
-        elif self._outbox.waiting or self.seen:
-            link.errand(timeout, insist=True, documents=False)
-        link.stop(max(0.0, end - time.monotonic()))
+        self._closed, self._link = True, None  # only now: what is counted before is told
+        if link is not None:
+            link.stop(max(0.0, end - time.monotonic()))
 
     async def aclose(self, timeout: float = AT_EXIT_S) -> None:
         """`close`, to be awaited."""

@@ -562,8 +562,8 @@ def test_memory_stays_bounded_in_a_long_run():
     entry = state._tools["search"]
     assert len(entry.failing.steps) <= 1024
     assert len(entry.repeats._seen) <= 2048
-    assert len(guarded._tools["search"].admitted) <= 8 * 1024
-    assert len(guarded._standstill._results) <= 1024
+    assert 8 * 1024 <= len(guarded._tools["search"].admitted) <= 16 * 1024
+    assert len(guarded._standstill._results) <= 2048
 
 
 # -- budgets
