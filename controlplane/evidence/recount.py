@@ -11,8 +11,8 @@ from recloser.core.policy import CircuitPolicy
 from recloser.core.window import bucket_width, live_buckets
 
 from controlplane.evidence.counters import KEEP_STREAK_S
-from controlplane.evidence.live import Live, live
-from controlplane.evidence.tally import Tally, evidence_of
+from controlplane.evidence.live import LATELY_S, Live, live
+from controlplane.evidence.tally import Tally, Voice, evidence_of
 from controlplane.models import Dependency
 
 FAILED = "(retryable_error + timeout + rate_limited)"
@@ -57,6 +57,11 @@ SELECT s.worker_id, s.session_id, COALESCE(sum(failures_at_end) FILTER (WHERE en
 FROM seen s LEFT JOIN mine m USING (worker_id, session_id)
 GROUP BY 1, 2
 """  # noqa: S608
+_CALLED = f"dependency_id = %(dependency)s AND counted AND {_CALLS} > 0 AND received_at >= %(since)s"
+_CALLERS = f"SELECT DISTINCT worker_id, session_id FROM observation WHERE {_CALLED} AND at >= %(since)s"  # noqa: S608
+_CALLED_BEFORE = f"""
+SELECT EXISTS (SELECT FROM observation WHERE {_CALLED} AND received_at < to_timestamp(%(before)s))
+"""  # noqa: S608
 _BEFORE = f"""
 SELECT EXISTS (
     SELECT FROM observation
@@ -88,8 +93,24 @@ def of_rows(dependency_id: int, generation: int, policy: CircuitPolicy, now: dat
         for worker, session, length in cursor.fetchall():
             tally.active_sessions += 1
             tally.own_streaks[str(worker), str(session)] = int(length)
+    tally.callers = callers(dependency_id, now)
     _keep_long(tally, policy)
     return evidence_of(tally, live, now.timestamp())
+
+
+def callers(dependency_id: int, now: datetime) -> set[Voice]:
+    """Who called the dependency lately, in whichever generation of its circuit."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CALLERS, {"dependency": dependency_id, "since": now - timedelta(seconds=LATELY_S)})
+        return {(str(worker), str(session)) for worker, session in cursor.fetchall()}
+
+
+def has_callers_before(dependency_id: int, before: float, now: datetime) -> bool:
+    """Whether somebody called lately and before the callers were first counted."""
+    since = now - timedelta(seconds=LATELY_S)
+    with connection.cursor() as cursor:
+        cursor.execute(_CALLED_BEFORE, {"dependency": dependency_id, "since": since, "before": before - 0.005})
+        return bool(cursor.fetchone()[0])
 
 
 def _keep_long(tally: Tally, policy: CircuitPolicy) -> None:

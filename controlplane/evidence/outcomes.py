@@ -1,0 +1,40 @@
+"""Which columns of a stored observation speak for a dependency and which against it, read off the core."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import F, Q
+from django.db.models.expressions import Combinable
+from recloser.core.types import FAILURES, SUCCESSES, Outcome
+
+FAILURE_COLUMNS = tuple(outcome.value for outcome in Outcome if outcome in FAILURES)
+SUCCESS_COLUMNS = tuple(outcome.value for outcome in Outcome if outcome in SUCCESSES)
+
+FAILED = f"({' + '.join(FAILURE_COLUMNS)})"
+SUCCEEDED = f"({' + '.join(SUCCESS_COLUMNS)})"
+JUDGED = f"({' + '.join((*SUCCESS_COLUMNS, *FAILURE_COLUMNS))})"
+"""In SQL: calls against it, for it, and both: the failure rate's denominator."""
+
+
+def failed() -> Combinable:
+    """Calls against it, for a query set."""
+    return functools.reduce(operator.add, map(F, FAILURE_COLUMNS))
+
+
+def succeeded() -> Combinable:
+    """Calls for it, likewise."""
+    return functools.reduce(operator.add, map(F, SUCCESS_COLUMNS))
+
+
+def any_of(columns: tuple[str, ...]) -> Q:
+    """Rows that hold a call of one of these outcomes."""
+    return functools.reduce(operator.or_, (Q(**{f"{column}__gt": 0}) for column in columns))
+
+
+def failures(counts: Mapping[str, Any]) -> int:
+    """Calls against it, of counts by outcome."""
+    return sum(int(counts[column]) for column in FAILURE_COLUMNS)
