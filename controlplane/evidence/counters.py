@@ -334,9 +334,7 @@ def _add_detail(tally: Tally, client: redis.Redis, key: Key, window_s: float, nu
         tally.voice(*_split(voice)).add(name.decode(), total)
 
 
-def _reading(
-    evidence: Evidence, state: Mapping[bytes, bytes], window_s: float, callers_since: float | None
-) -> Reading:
+def _reading(evidence: Evidence, state: Mapping[bytes, bytes], window_s: float, callers_since: float | None) -> Reading:
     return Reading(
         evidence=evidence,
         window_since=_whole_since(state, _since_field(window_s)),

@@ -11,6 +11,7 @@ from recloser.core.policy import CircuitPolicy, RunPolicy
 from recloser.core.types import Scope
 
 from controlplane.delivery import resolve
+from controlplane.evidence.live import LIVE_S
 from controlplane.models import (
     Agent,
     AgentKey,
@@ -28,7 +29,7 @@ from controlplane.models import (
 from controlplane.selectors import circuits
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
 
-LIVE_WITHIN = timedelta(seconds=60)
+LIVE_WITHIN = timedelta(seconds=LIVE_S)
 """A session that was heard this recently is alive."""
 
 BEAT_WITHIN = timedelta(seconds=30)

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Count, F, Max, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, Max, Prefetch, QuerySet, Sum
 from recloser.core import circuit as breaker
 from recloser.core.types import Delivery, Mode, Scope, State
 
 from controlplane import clock
+from controlplane.evidence.outcomes import FAILURE_COLUMNS, SUCCESS_COLUMNS, any_of, failed, succeeded
 from controlplane.models import (
     Agent,
     Circuit,
@@ -172,8 +173,7 @@ class Calls:
         return self.failures / self.judged if self.judged else None
 
 
-_FAILING = Q(retryable_error__gt=0) | Q(timeout__gt=0) | Q(rate_limited__gt=0)
-_WORKING = Q(ok__gt=0) | Q(empty__gt=0)
+_FAILING, _WORKING = any_of(FAILURE_COLUMNS), any_of(SUCCESS_COLUMNS)
 
 
 def _observed(dependencies: Iterable[int], since: datetime) -> QuerySet[Observation]:
@@ -183,8 +183,8 @@ def _observed(dependencies: Iterable[int], since: datetime) -> QuerySet[Observat
 def _sums(rows: QuerySet[Observation], by: str) -> dict[int, Calls]:
     """Calls added up by one column."""
     found = rows.values_list(by).annotate(
-        good=Sum(F("ok") + F("empty")),
-        failures=Sum(F("retryable_error") + F("timeout") + F("rate_limited")),
+        good=Sum(succeeded()),
+        failures=Sum(failed()),
         slow_calls=Sum("slow"),
         turned_away=Sum("rejected"),
         workers=Count("worker_id", distinct=True),

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Count, Sum
 
+from controlplane.evidence.outcomes import FAILED, FAILURE_COLUMNS, JUDGED, SUCCEEDED
 from controlplane.models import RollupMark, RunHour
 from controlplane.models.rollup import BOUNDS_MS, BUCKETS, COUNTS
 from controlplane.selectors.circuits import Calls
@@ -79,7 +80,7 @@ class Figure:
     @property
     def failures(self) -> int:
         """What says that the dependency is ill."""
-        return self.retryable_error + self.timeout + self.rate_limited
+        return sum(getattr(self, name) for name in FAILURE_COLUMNS)
 
     @property
     def judged(self) -> int:
@@ -189,8 +190,8 @@ def rolled_up_at() -> datetime | None:
 
 _OF_ROWS = {
     "observations": "count(*)",
-    "counted": "sum(ok + empty + retryable_error + timeout + rate_limited) FILTER (WHERE counted)",
-    "not_counted": "sum(ok + empty + retryable_error + timeout + rate_limited) FILTER (WHERE NOT counted)",
+    "counted": f"sum({JUDGED}) FILTER (WHERE counted)",
+    "not_counted": f"sum({JUDGED}) FILTER (WHERE NOT counted)",
 }
 
 
@@ -231,18 +232,18 @@ def _together(parts: Sequence[Figure]) -> Figure:
     return Figure(**sums, latency_max_ms=longest, latency_hist=hist or (0,) * BUCKETS)
 
 
-_RECENT = """
+_RECENT = f"""
 SELECT d.id, sum(w.ok), sum(w.failures), sum(w.slow), sum(w.rejected), count(*), count(*) FILTER (WHERE w.failures > 0),
        max(w.last_ok)
 FROM controlplane_dependency d CROSS JOIN LATERAL (
-    SELECT sum(ok + empty) AS ok, sum(retryable_error + timeout + rate_limited) AS failures, sum(slow) AS slow,
-           sum(rejected) AS rejected, max(at) FILTER (WHERE ok + empty > 0) AS last_ok
+    SELECT sum({SUCCEEDED}) AS ok, sum({FAILED}) AS failures, sum(slow) AS slow,
+           sum(rejected) AS rejected, max(at) FILTER (WHERE {SUCCEEDED} > 0) AS last_ok
     FROM observation o WHERE o.dependency_id = d.id AND o.received_at >= %s
     GROUP BY o.worker_id
 ) AS w
 WHERE d.environment_id = %s
 GROUP BY d.id
-"""
+"""  # noqa: S608
 
 
 def recent(environment_id: int, window_s: float, now: datetime) -> dict[int, Calls]:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, Prefetch, QuerySet, Sum
+from django.db.models import Prefetch, QuerySet, Sum
 from recloser.core.policy import Resolved, RunPolicy
 
 from controlplane.delivery import resolve
+from controlplane.evidence.outcomes import failed
 from controlplane.models import Dependency, Environment, Observation, PolicyRevision, Run, Tool, Trip
 
 MEASURED_OVER = timedelta(hours=24)
@@ -92,7 +93,6 @@ def _step_limit(given: list[Tool], environment: Environment) -> int | None:
 
 def _attempts(given: list[Tool], now: datetime) -> float | None:
     """From slices in which every call failed: only there is it known whose attempts they were."""
-    failures = F("retryable_error") + F("timeout") + F("rate_limited")
     rows = Observation.objects.filter(
         dependency_id__in={row.pk for tool in given for row in tool.dependencies.all()},
         tool_id__in=[tool.pk for tool in given],
@@ -101,7 +101,7 @@ def _attempts(given: list[Tool], now: datetime) -> float | None:
         empty=0,
         semantic_error=0,
     )
-    found = rows.order_by().aggregate(attempts=Sum("attempts"), calls=Sum(failures))
+    found = rows.order_by().aggregate(attempts=Sum("attempts"), calls=Sum(failed()))
     return found["attempts"] / found["calls"] if found["calls"] else None
 
 

@@ -24,7 +24,7 @@ from controlplane.services.errors import Refused
 
 MAX_ATTEMPTS = 10
 """Of one sending; the number itself only ever rises, so that a late answer is told from a present one."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 900.0
+FIRST_WAIT_S, LONGEST_BACKOFF_S = 5.0, 900.0
 LEASE = timedelta(seconds=30)
 LOCKOUTS_WITHIN = timedelta(days=1)
 KEEP_DELIVERIES = timedelta(days=90)
@@ -198,8 +198,8 @@ def wait_s(attempt: int, asked_s: float | None, jitter: float | None = None) -> 
     """Until the next attempt: doubled each time, shifted by up to a fifth, and no shorter than the receiver asks."""
     draw = random.uniform(-0.2, 0.2) if jitter is None else jitter  # noqa: S311
     failures = (attempt - 1) % MAX_ATTEMPTS
-    backed_off = min(FIRST_WAIT_S * 2.0**failures, LONGEST_WAIT_S) * (1 + draw)
-    return max(backed_off, min(asked_s or 0.0, LONGEST_WAIT_S))
+    backed_off = min(FIRST_WAIT_S * 2.0**failures, LONGEST_BACKOFF_S) * (1 + draw)
+    return max(backed_off, min(asked_s or 0.0, LONGEST_BACKOFF_S))
 
 
 @transaction.atomic

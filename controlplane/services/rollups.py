@@ -12,6 +12,7 @@ from datetime import datetime
 import structlog
 from django.db import connection, transaction
 
+from controlplane.evidence.outcomes import JUDGED
 from controlplane.models import RollupMark
 from controlplane.models.rollup import BUCKETS, COUNTS
 
@@ -22,7 +23,7 @@ BUDGET_S = 20.0
 KEY = ("environment_id", "dependency_id", "tool_id", "agent_id", "at")
 log = structlog.get_logger(__name__)
 
-_JUDGED = "(ok + empty + retryable_error + timeout + rate_limited)::bigint"
+_JUDGED = f"{JUDGED}::bigint"
 _OF_ROWS = {
     "observations": "count(*)",
     "counted": f"coalesce(sum({_JUDGED}) FILTER (WHERE counted), 0)",

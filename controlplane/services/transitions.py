@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
@@ -11,13 +12,15 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 from django.db import InterfaceError, OperationalError, connection
 from recloser.core import circuit as core
-from recloser.core.circuit import Breach, Evidence, WorkerEvidence
+from recloser.core.circuit import Breach, Evidence
 from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Delivery, Scope, Signal, State
 
 from controlplane import clock
 from controlplane.delivery import publish, versions
-from controlplane.models import Circuit, Outage, Transition, Trip, Worker
+from controlplane.evidence import live, recount
+from controlplane.evidence.outcomes import FAILED
+from controlplane.models import AgentKey, Circuit, Outage, Transition, Trip, Worker
 from controlplane.selectors.policies import digest
 from controlplane.services import system
 
@@ -196,7 +199,7 @@ def record_trip(
             "min_calls": policy.min_calls,
             "min_workers": policy.min_workers,
         },
-        shares=_shares(breach.signal, evidence.workers),
+        shares=_shares(row, breach.signal, generation, policy, now),
         policy=digest(policy),
         at=now,
         received_at=now,
@@ -204,13 +207,13 @@ def record_trip(
     )
 
 
-_COMPLETING = """
+_COMPLETING = f"""
 SELECT tool_id, operation, key_id, worker_id, samples -> -1
 FROM observation
 WHERE dependency_id = %s AND generation = %s AND counted AND received_at >= %s - make_interval(secs => %s)
-  AND (%s AND slow > 0 OR NOT %s AND retryable_error + timeout + rate_limited > 0)
+  AND (%s AND slow > 0 OR NOT %s AND {FAILED} > 0)
 ORDER BY received_at DESC, id DESC LIMIT 1
-"""
+"""  # noqa: S608
 
 
 def _completing_sample(
@@ -240,20 +243,27 @@ def _decoded(sample: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _shares(signal: Signal, workers: Iterable[WorkerEvidence]) -> dict[str, dict[str, float]]:
+def _shares(
+    row: Circuit, signal: Signal, generation: int, policy: CircuitPolicy, now: datetime
+) -> dict[str, dict[str, float]]:
     """The part of the failures (or slow calls) that each key and each worker reported, the greatest first."""
-    bad = {int(own.worker): own.slow if signal is Signal.SLOW_CALL_RATE else own.failures for own in workers}
-    total = sum(bad.values())
-    if not total:
-        return {"keys": {}, "workers": {}}
-    by_key: dict[str, int] = {}
-    by_worker: dict[str, int] = {}
-    for worker in Worker.objects.filter(pk__in=bad).select_related("key", "agent"):
-        by_key[worker.key.prefix] = by_key.get(worker.key.prefix, 0) + bad[worker.pk]
-        by_worker[f"{worker.agent.slug}/{worker.instance}"] = bad[worker.pk]
-    return {"keys": _parts(by_key, total), "workers": _parts(by_worker, total)}
+    present = live.live(row.environment_id, now)
+    by_key, by_worker = Counter[int](), Counter[int]()
+    for part in recount.parts(row.dependency_id, generation, policy, now, present):
+        bad = part.slow if signal is Signal.SLOW_CALL_RATE else part.failures
+        by_key[part.key_id] += bad
+        by_worker[part.worker_id] += bad
+    keys = {key.pk: key.prefix for key in AgentKey.objects.filter(pk__in=by_key)}
+    workers = {worker.pk: f"{worker.agent.slug}/{worker.instance}" for worker in _workers(by_worker)}
+    return {"keys": _parts(by_key, keys), "workers": _parts(by_worker, workers)}
 
 
-def _parts(counts: Mapping[str, int], total: int) -> dict[str, float]:
-    greatest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:NAMED_SHARES]
-    return {name: round(count / total, 4) for name, count in greatest if count}
+def _workers(ids: Iterable[int]) -> Iterable[Worker]:
+    return Worker.objects.filter(pk__in=ids).select_related("agent")
+
+
+def _parts(counts: Mapping[int, int], names: Mapping[int, str]) -> dict[str, float]:
+    total = sum(counts.values())
+    told = {names.get(pk, "?"): count for pk, count in counts.items() if count}
+    greatest = sorted(told.items(), key=lambda item: (-item[1], item[0]))[:NAMED_SHARES]
+    return {name: round(count / total, 4) for name, count in greatest}

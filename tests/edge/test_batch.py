@@ -3,6 +3,7 @@
 import gzip
 import json
 import uuid
+from datetime import timedelta
 
 import pytest
 
@@ -311,3 +312,13 @@ def test_what_nobody_foresaw_is_answered_in_the_one_shape_and_takes_nothing(agen
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     monkeypatch.undo()
     assert agent.post(batch).json()["repeat"] is False
+
+
+def test_after_a_rotation_a_worker_goes_by_the_key_it_uses(edge, agent, issue):
+    agent.send(observation())
+    Worker.objects.update(last_seen_at=clock.now() - timedelta(seconds=6))
+    rotated, token = issue()
+
+    harness.Agent(edge, token).send(observation())
+
+    assert Worker.objects.get().key == rotated

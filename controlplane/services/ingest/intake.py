@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 from recloser.core.types import State
 
 from controlplane import clock
+from controlplane.evidence.outcomes import failures
 from controlplane.evidence.rows import Row
 from controlplane.services.ingest import names as naming
 from controlplane.services.ingest import statement
@@ -233,7 +234,7 @@ def _row(caller: Caller, worker_id: int, session: UUID, stored: dict[str, Any], 
         received_at=float(stored["received"]),
         ok=stored["ok"],
         empty=stored["empty"],
-        failures=stored["retryable_error"] + stored["timeout"] + stored["rate_limited"],
+        failures=failures(stored),
         slow=stored["slow"],
         streak=stored["streak"],
         operation=stored["operation"],

@@ -21,7 +21,7 @@ raised AS (
     RETURNING s.id
 ),
 seen AS (
-    UPDATE controlplane_worker w SET last_seen_at = m.now FROM moment m, raised
+    UPDATE controlplane_worker w SET last_seen_at = m.now, key_id = %(key)s FROM moment m, raised
     WHERE w.id = %(worker)s AND w.last_seen_at < m.now - interval '5 seconds'
 ),
 used AS (

@@ -8,6 +8,8 @@ from uuid import UUID
 from msgspec import Meta, Struct
 from recloser.core.types import Action, Delivery, Outcome, Scope, Signal
 
+from controlplane.evidence.outcomes import FAILURE_COLUMNS
+
 YEAR_S = 366 * 86_400.0
 PRINTABLE = r"\A[^\x00-\x1f\x7f]*\Z"
 """No control characters: Postgres refuses NUL, and no name needs any."""
@@ -42,7 +44,7 @@ class Counts(Struct, forbid_unknown_fields=True):
     @property
     def failures(self) -> int:
         """Outcomes that speak against the dependency."""
-        return self.retryable_error + self.timeout + self.rate_limited
+        return sum(getattr(self, name) for name in FAILURE_COLUMNS)
 
     @property
     def total(self) -> int:

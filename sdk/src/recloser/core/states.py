@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from recloser.core.outcomes import LONGEST_WAIT_S
 from recloser.core.types import Cause, Delivery, Mode, Signal, State
-
-LONGEST_WAIT_S = 3600.0
-"""No server may ask for a longer wait."""
 
 
 class EffectiveState(StrEnum):
