@@ -247,3 +247,16 @@ def test_a_call_that_ended_just_before_the_close_is_told(plane, connect):
     client.run().call("web_search", {}, working)
     client.close(5.0)
     assert plane.counts("web_search") == {"ok": 1}
+
+
+def test_the_parents_report_holds_what_its_child_lacked(plane, connect):
+    client = connect()
+    with client.run("supervise") as parent:
+        with client.run("search", parent=parent) as child:
+            for k in range(3):
+                child.step()
+                child.call("web_search", {"k": k}, failing)
+        assert plane.wait(lambda: any(one["id"] == parent.id and one["degraded"] for one in plane.stored("runs")), 5.0)
+    assert client.flush(5)
+    last = [one for one in plane.stored("runs") if one["id"] == parent.id][-1]
+    assert last["degraded"] and last["missing"][0]["tool"] == "web_search" and last["missing"][0]["run"] == child.id

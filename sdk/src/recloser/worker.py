@@ -10,7 +10,6 @@ everything but `blocks`, which reads one mapping that is replaced whole.
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from recloser.core.circuit import Breach, Circuit, finish_round, grant_round, ju
 from recloser.core.policy import CircuitPolicy, worker_scope
 from recloser.core.types import FAILURES, SUCCESSES, Outcome, State, Verdict
 from recloser.core.window import Window
+from recloser.outbox import new_id
 
 MAX_DEPENDENCIES = 1000
 LEASE_S = 600.0
@@ -78,7 +78,7 @@ class WorkerBreakers:
         own = self._own.get(rule.name)
         if own is None or own.circuit.state is State.CLOSED:
             return None
-        grant = grant_round(own.circuit, own.policy, now, uuid.uuid4().hex)
+        grant = grant_round(own.circuit, own.policy, now, new_id())
         self._set(own, grant.circuit)
         return grant.circuit.round.id if grant.granted and grant.circuit.round else None
 
