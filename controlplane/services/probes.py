@@ -125,11 +125,6 @@ def take_rounds(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     return [_job_of_round(row, now) for row in taken]
 
 
-def note_asked(*, round_id: UUID, asked: Mapping[str, Any], connected_at: datetime | None) -> None:
-    """Keep what was asked and when the connection stood."""
-    ProbeRound.objects.filter(pk=round_id).update(asked=dict(asked), connected_at=connected_at)
-
-
 @transaction.atomic
 def claim_tests(*, now: datetime, limit: int) -> list[UUID]:
     """Try-outs that wait for somebody to take them."""
