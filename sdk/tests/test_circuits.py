@@ -404,9 +404,8 @@ def test_a_run_policy_switched_to_observe_stops_nothing_from_the_next_call_on(pl
         assert run.tools([TOOL]) == [TOOL] and run.end_cause is None
     assert client.flush(5)
     trips = [trip for trip in plane.stored("trips") if trip["scope"] == "run"]
-    assert {(trip["signal"], trip["delivery"]) for trip in trips} == {
-        ("consecutive_failures", "observe"), ("step_limit", "observe"),
-    }  # fmt: skip
+    assert {trip["delivery"] for trip in trips} == {"observe"}
+    assert {"consecutive_failures", "step_limit"} <= {trip["signal"] for trip in trips}
 
 
 def test_a_tightened_policy_holds_for_a_run_that_has_begun(plane, connect):

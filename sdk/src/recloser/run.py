@@ -190,6 +190,9 @@ class Run:
             if admitted:
                 self._step = (self._step or 0) + 1
                 self._forget_answers()
+            watched, self._state.noted = self._state.noted, []
+        for noted in watched:
+            self._tell_limit(noted)
         if isinstance(answer, RunDecision) and answer.tool == "":
             self._tell_limit(answer)
         if len(self._seen) > FOLD_AT:
