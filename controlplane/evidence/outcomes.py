@@ -7,27 +7,38 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import F, Q
+from django.db.models import BigIntegerField, F, Q
 from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast
 from recloser.core.types import FAILURES, SUCCESSES, Outcome
 
 FAILURE_COLUMNS = tuple(outcome.value for outcome in Outcome if outcome in FAILURES)
 SUCCESS_COLUMNS = tuple(outcome.value for outcome in Outcome if outcome in SUCCESSES)
 
-FAILED = f"({' + '.join(FAILURE_COLUMNS)})"
-SUCCEEDED = f"({' + '.join(SUCCESS_COLUMNS)})"
-JUDGED = f"({' + '.join((*SUCCESS_COLUMNS, *FAILURE_COLUMNS))})"
-"""In SQL: calls against it, for it, and both: the failure rate's denominator."""
+
+def _added(columns: tuple[str, ...]) -> str:
+    return f"({' + '.join(f'{column}::bigint' for column in columns)})"
+
+
+FAILED = _added(FAILURE_COLUMNS)
+SUCCEEDED = _added(SUCCESS_COLUMNS)
+JUDGED = _added((*SUCCESS_COLUMNS, *FAILURE_COLUMNS))
+"""In SQL: calls against it, for it, and both: the failure rate's denominator. Wide, since two columns may hold more
+together than one of them can."""
 
 
 def failed() -> Combinable:
     """Calls against it, for a query set."""
-    return functools.reduce(operator.add, map(F, FAILURE_COLUMNS))
+    return _sum_of(FAILURE_COLUMNS)
 
 
 def succeeded() -> Combinable:
     """Calls for it, likewise."""
-    return functools.reduce(operator.add, map(F, SUCCESS_COLUMNS))
+    return _sum_of(SUCCESS_COLUMNS)
+
+
+def _sum_of(columns: tuple[str, ...]) -> Combinable:
+    return functools.reduce(operator.add, (Cast(F(column), BigIntegerField()) for column in columns))
 
 
 def any_of(columns: tuple[str, ...]) -> Q:

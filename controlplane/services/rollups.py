@@ -23,11 +23,10 @@ BUDGET_S = 20.0
 KEY = ("environment_id", "dependency_id", "tool_id", "agent_id", "at")
 log = structlog.get_logger(__name__)
 
-_JUDGED = f"{JUDGED}::bigint"
 _OF_ROWS = {
     "observations": "count(*)",
-    "counted": f"coalesce(sum({_JUDGED}) FILTER (WHERE counted), 0)",
-    "not_counted": f"coalesce(sum({_JUDGED}) FILTER (WHERE NOT counted), 0)",
+    "counted": f"coalesce(sum({JUDGED}) FILTER (WHERE counted), 0)",
+    "not_counted": f"coalesce(sum({JUDGED}) FILTER (WHERE NOT counted), 0)",
 }
 
 

@@ -200,3 +200,14 @@ def test_the_number_of_queries_does_not_grow_with_the_fleet(cast, outage, as_, d
 
     with django_assert_num_queries(26):
         board(client)
+
+
+def test_the_pages_stand_however_large_a_count_was_stored(cast, as_):
+    most = 2**31 - 1
+    at = NOON - timedelta(seconds=10)
+    stage.observed(cast.workers[0], cast.tools["web_search"], at, ok=most, empty=most, timeout=most, rate_limited=most)
+
+    client = as_(cast.ann)
+
+    assert board(client).status_code == 200
+    assert client.get(reverse("dashboard:circuit", args=["prod", "search-api"])).status_code == 200

@@ -218,3 +218,17 @@ def test_a_route_that_is_not_there_is_said_so(edge, method, path):
 
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"counts": {"ok": 2**31 - 1, "empty": 1}}, "observations[0].counts"),
+        ({"counts": {"ok": 10**9, "rejected": 1}}, "observations[0].counts"),
+        ({"counts": {"ok": 1}, "slow": 2}, "observations[0].slow"),
+        ({"counts": {"timeout": 1}, "slow_failures": 2}, "observations[0].slow_failures"),
+        ({"counts": {"timeout": 1}, "streak": 2}, "observations[0].streak"),
+    ],
+)
+def test_more_calls_than_there_can_have_been_are_refused(agent, given, field):
+    refused(agent.post(agent.batch(observations=[observation(**given)])), 422, "bad_field", field)

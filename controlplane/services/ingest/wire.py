@@ -22,6 +22,8 @@ Age = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Number = Annotated[float, Meta(ge=0, le=1e15)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """Slices that waited for long merge, so a count may be large; how much of it counts is the caps' affair."""
+MOST_CALLS = 10**9
+"""In one slice, all outcomes together: thirty years of a call a second."""
 Whole = Annotated[int, Meta(ge=0, le=2**53)]
 Step = Count
 Version = tuple[Annotated[str, Meta(max_length=40, pattern=PRINTABLE)], Whole]
@@ -50,6 +52,10 @@ class Counts(Struct, forbid_unknown_fields=True):
     def total(self) -> int:
         """All calls."""
         return sum(getattr(self, name) for name in self.__struct_fields__)
+
+    def __post_init__(self) -> None:
+        if self.total > MOST_CALLS:
+            raise ValueError(f"Expected at most {MOST_CALLS} calls in one slice")
 
 
 class Latency(Struct, frozen=True):
@@ -88,6 +94,12 @@ class Observation(Struct):
     streak: Count = 0
     retry_after_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     samples: Annotated[list[Sample], Meta(max_length=5)] = []
+
+    def __post_init__(self) -> None:
+        total = self.counts.total
+        for name in ("slow", "slow_failures", "streak"):
+            if getattr(self, name) > total:
+                raise ValueError(f"Expected no more than all calls of the slice in field `{name}`")
 
 
 class Trip(Struct):
