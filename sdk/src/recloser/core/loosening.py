@@ -1,4 +1,4 @@
-"""Which fields of a layer protect less than the class it is for: anyone may tighten a class, nobody alone loosens it."""
+"""Which fields of a layer protect less than its class: anyone may tighten a class, nobody loosens it alone."""
 
 from __future__ import annotations
 
