@@ -504,12 +504,21 @@ def _close_at_exit(held: weakref.ref[Client]) -> None:
 
 
 def _finish_with_multiprocessing(client: Client) -> None:
-    """A child of `multiprocessing`, or of Celery's `billiard`, leaves without running `atexit`.
+    """A child of `multiprocessing` leaves without running `atexit`, a Celery worker's child without any finalizer.
 
-    It runs its own finalizers instead. A thread that is already ended by then costs nothing.
+    The first runs finalizers of its own, the second sends a signal of Celery's. To be closed twice does no harm.
     """
     for package in ("multiprocessing", "billiard"):
         process = sys.modules.get(f"{package}.process")
         if process is not None and type(process.current_process()).__name__ != "_MainProcess":
             util = importlib.import_module(f"{package}.util")
             util.Finalize(None, _close_at_exit, args=(weakref.ref(client),), exitpriority=100)
+    celery = sys.modules.get("celery.signals")
+    if celery is not None:
+        celery.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid="recloser")
+
+
+def _close_all(**_: Any) -> None:
+    for client in list(_clients):
+        with contextlib.suppress(Exception):
+            client.close(AT_EXIT_S)

@@ -57,6 +57,7 @@ class Transport:
         import http.client
 
         self._host, self._port, self._base, self._tls = _address(url)
+        "".encode("idna")  # a module, too, that is otherwise loaded by the first look-up of a name
         self._lost = (OSError, http.client.HTTPException)
         self._proxy = _proxy(self._host, self._port, self._tls)
         if self._proxy is not None and not self._tls:

@@ -442,8 +442,15 @@ def test_an_explicit_wait_lengthens_the_deadline_and_never_shortens_it():
     circuit = opened()
     assert lengthen(circuit, 4.0, NOW + 10) is circuit
     assert lengthen(circuit, 100.0, NOW + 10).due_at == NOW + 110
-    assert lengthen(circuit, 1e9, NOW + 10).due_at == NOW + 10 + 3600
+    assert lengthen(circuit, 1e9, NOW + 10).due_at == NOW + 3600
     assert lengthen(Circuit(), 100.0, NOW) == Circuit()
+
+
+def test_waits_that_are_asked_for_again_and_again_do_not_add_up():
+    circuit = opened()
+    for at in range(0, 3600, 50):
+        circuit = lengthen(circuit, 3600.0, NOW + at)
+    assert circuit.due_at == NOW + 3600
 
 
 def test_a_wait_known_at_the_opening_sets_the_first_deadline():

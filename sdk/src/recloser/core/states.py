@@ -223,8 +223,12 @@ def probe_now(circuit: Circuit, now: float) -> tuple[Circuit, str | None]:
 
 
 def lengthen(circuit: Circuit, retry_after_s: float, now: float) -> Circuit:
-    """Honour a server's explicit wait: it may put an open circuit's deadline off, never forward."""
-    until = now + min(max(retry_after_s, 0.0), LONGEST_WAIT_S)
+    """Honour a server's explicit wait: it may put an open circuit's deadline off, never forward.
+
+    However often it is asked: at most the longest wait after the circuit came to stand open.
+    """
+    begun_at = now if circuit.changed_at is None else min(circuit.changed_at, now)
+    until = min(now + max(retry_after_s, 0.0), begun_at + LONGEST_WAIT_S)
     if circuit.state is not State.OPEN or circuit.due_at is None or until <= circuit.due_at:
         return circuit
     return dataclasses.replace(circuit, due_at=until)
