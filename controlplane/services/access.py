@@ -62,6 +62,7 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+@audit.refusals("issue_key")
 @transaction.atomic
 def issue_key(*, environment: Environment, agent: Agent, label: str, actor: str, now: datetime) -> tuple[AgentKey, str]:
     """A new key of the agent, and its token, which is shown this once and stored nowhere."""
@@ -93,12 +94,14 @@ def revoke_key(*, key: AgentKey, actor: str, now: datetime, reason: str = "") ->
     return bool(ended)
 
 
+@audit.refusals("quarantine_key")
 @transaction.atomic
 def quarantine_key(*, key: AgentKey, actor: str, reason: str, now: datetime) -> bool:
     """From now on the key's evidence is recorded and not counted, nor what it reported before; False if it was so."""
     return _quarantine(key, "quarantine_key", actor, reason, now)
 
 
+@audit.refusals("quarantine_worker")
 @transaction.atomic
 def quarantine_worker(*, worker: Worker, actor: str, reason: str, now: datetime) -> bool:
     """The same for one worker."""

@@ -15,6 +15,7 @@ from controlplane.services.errors import Refused
 TEST = "test"
 
 
+@audit.refusals("test_channel")
 @transaction.atomic
 def send_test(*, channel: AlertChannel, actor: str, now: datetime) -> AlertDelivery:
     """Queue one try-out; a Celery worker sends it, signs it and tries again as it does any alert."""

@@ -202,6 +202,7 @@ def wait_s(attempt: int, asked_s: float | None, jitter: float | None = None) -> 
     return max(backed_off, min(asked_s or 0.0, LONGEST_BACKOFF_S))
 
 
+@audit.refusals("resend_alert")
 @transaction.atomic
 def resend(*, delivery_id: UUID, actor: str, now: datetime) -> AlertDelivery:
     """Send a delivery again, dead or sent: same id, same body, so its receiver keeps one record."""
@@ -218,6 +219,7 @@ def resend(*, delivery_id: UUID, actor: str, now: datetime) -> AlertDelivery:
     return row
 
 
+@audit.refusals("save_channel")
 @transaction.atomic
 def save_channel(
     *,

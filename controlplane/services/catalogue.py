@@ -24,12 +24,14 @@ Changes = Mapping[str, Any]
 """Field name to new value; what is not named stays as it is."""
 
 
+@audit.refusals("create_environment")
 def create_environment(*, slug: str, name: str, actor: str, now: datetime, protected: bool = False) -> Environment:
     """A new environment, empty; nothing of another one is seen from it."""
     _demand_slug(slug)
     return _create(Environment(slug=slug, name=name, protected=protected, created_at=now), actor)
 
 
+@audit.refusals("create_agent")
 def create_agent(
     *, environment: Environment, slug: str, name: str, actor: str, now: datetime, owner: str = ""
 ) -> Agent:
@@ -38,6 +40,7 @@ def create_agent(
     return _create(Agent(environment=environment, slug=slug, name=name, owner=owner, created_at=now), actor)
 
 
+@audit.refusals("create_dependency")
 def create_dependency(
     *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
 ) -> Dependency:
@@ -49,6 +52,7 @@ def create_dependency(
     )
 
 
+@audit.refusals("create_tool")
 def create_tool(
     *, environment: Environment, name: str, dependencies: Iterable[str], actor: str, now: datetime, **more: Any
 ) -> Tool:
@@ -60,21 +64,25 @@ def create_tool(
     )
 
 
+@audit.refusals("edit_environment")
 def edit_environment(*, environment: Environment, changes: Changes, actor: str) -> Environment:
     """Its name, and whether a change that loosens needs a second person."""
     return _edit(environment, changes, actor)
 
 
+@audit.refusals("edit_agent")
 def edit_agent(*, agent: Agent, changes: Changes, actor: str) -> Agent:
     """Its name and owner."""
     return _edit(agent, changes, actor)
 
 
+@audit.refusals("edit_dependency")
 def edit_dependency(*, dependency: Dependency, changes: Changes, actor: str) -> Dependency:
     """Its owner and description."""
     return _edit(dependency, changes, actor)
 
 
+@audit.refusals("edit_tool")
 @transaction.atomic
 def edit_tool(*, tool: Tool, changes: Changes, actor: str) -> Tool:
     """Its class (given is confirmed), cost, owner, operation and dependencies; agents hear of it at once."""

@@ -18,6 +18,7 @@ PASSWORD_BYTES = 15
 """Twenty characters: typed once, then changed."""
 
 
+@audit.refusals("add_person")
 @transaction.atomic
 def add(*, username: str, role: str, actor: str, email: str = "") -> tuple[User, str]:
     """A new person, and a first password, which is shown this once and stored nowhere in clear."""
@@ -34,6 +35,7 @@ def add(*, username: str, role: str, actor: str, email: str = "") -> tuple[User,
     return person, password
 
 
+@audit.refusals("change_role")
 @transaction.atomic
 def change_role(*, person: User, role: str, actor: str) -> bool:
     """Trust a person with something else; False if the role was that already."""
@@ -49,6 +51,7 @@ def change_role(*, person: User, role: str, actor: str) -> bool:
     return True
 
 
+@audit.refusals("switch_off_person")
 @transaction.atomic
 def switch_off(*, person: User, actor: str) -> bool:
     """End a person's access, open pages and tokens too, at once; what they did stays on record."""

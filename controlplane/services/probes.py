@@ -36,6 +36,7 @@ class Job:
     problem: str = ""
 
 
+@audit.refusals("save_probe")
 @transaction.atomic
 def save_probe(
     *,
@@ -90,6 +91,7 @@ def shown(probe: Probe) -> dict[str, Any]:
     }
 
 
+@audit.refusals("test_probe")
 @transaction.atomic
 def test_now(
     *,

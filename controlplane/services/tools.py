@@ -18,6 +18,7 @@ from controlplane.services.errors import Refused
 LONGEST_NAME = 200
 
 
+@audit.refusals("ensure_dependency")
 @transaction.atomic
 def ensure_dependency(
     *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
@@ -32,6 +33,7 @@ def ensure_dependency(
     return row
 
 
+@audit.refusals("ensure_tool")
 @transaction.atomic
 def ensure_tool(
     *,
