@@ -19,7 +19,7 @@ from django.db import InterfaceError, OperationalError, connection
 
 from controlplane import clock
 from controlplane.selectors import due
-from controlplane.services import alerts, circuits, partitions, probes, runs, system
+from controlplane.services import alert_causes, alerts, circuits, partitions, probes, runs, system
 from workers import database
 from workers.beats import own_name
 from workers.handoff import BATCH, Handoff
@@ -69,6 +69,8 @@ class Scheduler:
         self._chores = (
             Chore("make partitions", 600.0, lambda now: partitions.make_ahead(now=now)),
             Chore("abandon lost runs", 15.0, lambda now: runs.abandon_lost(now=now)),
+            Chore("tell causes", 2.0, lambda now: alert_causes.dispatch_due_causes(now=now)),
+            Chore("judge by rows", 10.0),
             Chore("roll up", 10.0),
             Chore("add up runs", 60.0),
             Chore("drop partitions", 3600.0),

@@ -1,7 +1,7 @@
 """The tables, one file a noun."""
 
 from controlplane.models.access import Agent, AgentKey, Environment, Session, User, Worker
-from controlplane.models.alert import AlertChannel, AlertDelivery
+from controlplane.models.alert import AlertCause, AlertChannel, AlertDelivery
 from controlplane.models.audit import AuditAnchor, AuditEntry
 from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition, Trip
 from controlplane.models.observation import Observation
@@ -17,6 +17,7 @@ __all__ = [
     "ActionToken",
     "Agent",
     "AgentKey",
+    "AlertCause",
     "AlertChannel",
     "AlertDelivery",
     "AllowedNetwork",

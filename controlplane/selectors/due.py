@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from django.db import connection
+from django.db.models import Max
 
 from controlplane.models import ProcessBeat
 
@@ -29,3 +30,9 @@ def celery_worker_lives(now: datetime) -> bool:
     """Whether any Celery worker has reported lately that it listens to the broker."""
     lately = ProcessBeat.objects.filter(kind="worker", beat_at__gt=now - WORKER_SILENT_AFTER)
     return lately.filter(detail__listening=True).exists()
+
+
+def scheduler_heard_at() -> datetime | None:
+    """When any scheduler last reported that it lives; None if none is known."""
+    at: datetime | None = ProcessBeat.objects.filter(kind="scheduler").aggregate(at=Max("beat_at"))["at"]
+    return at

@@ -7,21 +7,30 @@ import structlog
 from celery import shared_task
 
 from controlplane import clock
-from controlplane.services import alerts, overrides, partitions, probes, rollups, runs, system
+from controlplane.services import alert_causes, alerts, circuits, overrides, partitions, probes, rollups, runs, system
 from workers import database
 
 log = structlog.get_logger(__name__)
 
 
+PRUNES = (
+    system.prune_beats,
+    probes.prune_probes,
+    alerts.prune_deliveries,
+    alert_causes.prune_causes,
+    overrides.prune_tokens,
+    runs.prune_runs,
+    runs.prune_step_logs,
+)
+
+
 def _prune(now: datetime) -> None:
-    for prune in (
-        system.prune_beats, probes.prune_probes, alerts.prune_deliveries, overrides.prune_tokens, runs.prune_runs,
-        runs.prune_step_logs,
-    ):  # fmt: skip
+    for prune in PRUNES:
         prune(now=now)
 
 
 CHORES: dict[str, Callable[[datetime], object]] = {
+    "judge by rows": lambda now: circuits.recheck_lately_failing(now=now),
     "roll up": lambda now: rollups.roll_up(),
     "add up runs": lambda now: runs.add_up_hours(now=now),
     "drop partitions": lambda now: partitions.drop_old(now=now),
