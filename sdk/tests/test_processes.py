@@ -301,7 +301,7 @@ THREADS_IMPORTS = """
 
 
 def test_the_thread_imports_nothing(plane, tmp_path):
-    """A fork while it imports would leave the child with a module that nobody ever finishes (seen: `encodings.idna`)."""
+    """A fork while it imports would leave the child with a module that nobody finishes (seen: `encodings.idna`)."""
     plane.script("batch", error(503, "unavailable"))
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(THREADS_IMPORTS), plane.url, plane.key, "5", str(tmp_path)],

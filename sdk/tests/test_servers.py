@@ -96,9 +96,10 @@ def test_a_preloaded_gunicorn_application_tells_what_every_worker_counted(plane,
 
     def ask() -> None:
         nonlocal asked
-        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/{asked}", timeout=5
-        ) as answer:
+        with (
+            contextlib.suppress(OSError, urllib.error.URLError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/{asked}", timeout=5) as answer,
+        ):
             pid = answer.read()
             with lock:
                 pids.add(pid)
