@@ -10,25 +10,6 @@ from controlplane.models import Trip
 from controlplane.selectors.circuits import CircuitPage
 from dashboard import words
 
-RATES = {
-    "failure_rate": "of calls failed",
-    "slow_call_rate": "of calls were slow",
-    "run_failure_rate": "of the run's calls failed",
-}
-COUNTS = {
-    "consecutive_failures": "failures in a row",
-    "semantic_failures": "rejected calls in a row",
-    "identical_calls": "identical calls",
-    "oscillation": "rounds of the same circle",
-    "no_progress": "steps without progress",
-    "budget_burn": "times a healthy run's spending",
-    "unknown_tool": "calls of tools that are not there",
-    "step_limit": "steps",
-    "token_budget": "tokens",
-    "cost_budget": "spent",
-    "wall_clock": "seconds",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
@@ -89,9 +70,9 @@ def _of_window(page: CircuitPage, policy: CircuitPolicy) -> list[Gauge]:
 
 
 def _rated(signal: str, value: float | None, limit: float | None) -> Gauge:
-    label = RATES.get(signal)
+    label = words.RATES.get(signal)
     if label is None:
-        return _counted(COUNTS.get(signal, words.SIGNALS.get(signal, signal)), value or 0, limit, "trips at")
+        return _counted(words.COUNTS.get(signal, signal), value or 0, limit, "trips at")
     against = f"trips at {words.percent(limit)}" if limit is not None else "off"
     return Gauge(label, value, limit, words.percent(value), against)
 

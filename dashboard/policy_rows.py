@@ -10,6 +10,14 @@ from recloser.core.policy import CIRCUIT_FIELDS, RUN_FIELDS, CircuitPolicy, Fiel
 
 from dashboard.policy_form import shown
 
+KEYS = frozenset(
+    {
+        "delivery", "degraded_behaviour", "fallback_tool", "consecutive_failures", "short_run_consecutive_failures",
+        "dependency_consecutive_failures", "semantic_failures", "semantic_remove_after", "identical_calls",
+        "repeat_at_once", "retry_ambiguous", "never_open",
+    }
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
@@ -19,6 +27,8 @@ class PolicyRow:
     help: str
     value: str
     origin: str
+    key: bool = False
+    """Of those that people ask for first."""
 
 
 def of_circuit(resolved: Resolved[CircuitPolicy]) -> list[PolicyRow]:
@@ -34,7 +44,11 @@ def of_run(resolved: Resolved[RunPolicy]) -> list[PolicyRow]:
 def _rows(resolved: Resolved[Any], fields: Mapping[str, Field]) -> list[PolicyRow]:
     return [
         PolicyRow(
-            name.replace("_", " "), row.help, shown(row, getattr(resolved.policy, name)), resolved.origins[name].value
+            name.replace("_", " "),
+            row.help,
+            shown(row, getattr(resolved.policy, name)).replace("_", " "),
+            resolved.origins[name].value,
+            name in KEYS,
         )
         for name, row in fields.items()
     ]

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from dashboard import names
+from controlplane.names import NameConverter
 from dashboard.views import (
     actions,
     alerts,
@@ -18,7 +18,7 @@ from dashboard.views import (
     trips,
 )
 
-register_converter(names.NameConverter, "name")
+register_converter(NameConverter, "name")
 
 app_name = "dashboard"
 

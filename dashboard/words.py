@@ -49,6 +49,24 @@ CAUSES: Mapping[str, str] = {
     "operator": "by hand",
     "override_expired": "override expired",
 }
+RATES: Mapping[str, str] = {
+    "failure_rate": "of calls failed",
+    "slow_call_rate": "of calls were slow",
+    "run_failure_rate": "of the run's calls failed",
+}
+COUNTS: Mapping[str, str] = {
+    "consecutive_failures": "failures in a row",
+    "semantic_failures": "rejected calls in a row",
+    "identical_calls": "identical calls",
+    "oscillation": "rounds of the same circle",
+    "no_progress": "steps without progress",
+    "budget_burn": "times a healthy run's spending",
+    "unknown_tool": "calls of tools that are not there",
+    "step_limit": "steps",
+    "token_budget": "tokens",
+    "cost_budget": "spent",
+    "wall_clock": "seconds",
+}
 TAKEN: Mapping[str, str] = {
     **SIGNALS,
     "failure_rate": "too many calls failed",
@@ -99,7 +117,17 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "step_limit": ("step limit", ""),
 }
 DELIVERED: Mapping[str, str] = {"pending": "waiting", "sent": "sent", "dead": "given up"}
-EVENTS: Mapping[str, str] = {"opened": "opened", "locked_out": "locked out", "closed": "closed", "test": "test message"}
+EVENTS: Mapping[str, str] = {
+    "opened": "opened",
+    "locked_out": "locked out",
+    "closed": "closed",
+    "worker_fault": "worker fault",
+    "quorum_short": "quorum out of reach",
+    "untestable": "nobody can test it",
+    "scheduler_silent": "scheduler silent",
+    "resolved": "resolved",
+    "test": "test message",
+}
 NOTHING: Mapping[str, str] = {}
 ACTIONS: Mapping[str, str] = {
     "advise": "the model was advised",
@@ -124,6 +152,11 @@ def percent(share: float | None) -> str:
     if 0 < share < 0.01:
         return "<1\u00a0%"
     return f"{round(share * 100)}\u00a0%"
+
+
+def figure(value: float) -> str:
+    """A count as people read it: `12 000`, `0.41`."""
+    return f"{value:,.0f}".replace(",", "\u00a0") if value == int(value) else f"{value:,.2f}".replace(",", "\u00a0")
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -169,9 +202,12 @@ def cause(trip: Trip, policy: CircuitPolicy) -> str:
     if trip.signal == "slow_call_rate" and calls is not None and slow is not None:
         return f"{slow:.0f} of {calls:.0f} calls were slow in {window}{seen}; trips at {percent(limit)}"
     value = measured(trip)
-    if trip.signal == "consecutive_failures" and value is not None:
-        return f"{value:.0f} failures in a row{seen}; trips at {limit or 0:.0f}"
-    return f"{SIGNALS.get(trip.signal, 'a signal')}{_figures(value, limit)}{seen}"
+    if value is None or limit is None:
+        return f"{SIGNALS.get(trip.signal, 'a signal')}{seen}"
+    if trip.signal in RATES:
+        return f"{percent(value)} {RATES[trip.signal]}{seen}; trips at {percent(limit)}"
+    counted = COUNTS.get(trip.signal, SIGNALS.get(trip.signal, trip.signal))
+    return f"{figure(value)} {counted}{seen}; trips at {figure(limit)}"
 
 
 def measured(trip: Trip) -> float | None:
@@ -207,12 +243,6 @@ def _witnesses(evidence: Mapping[str, Any]) -> str:
     given = evidence.get("witnesses", evidence.get("workers"))
     count = len(given) if isinstance(given, list | tuple) else number(given)
     return f", from {plural(int(count), 'worker')}" if count else ""
-
-
-def _figures(value: float | None, limit: float | None) -> str:
-    if value is None or limit is None:
-        return ""
-    return f": {value:g}, trips at {limit:g}"
 
 
 def why(standing: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:

@@ -96,9 +96,9 @@ def test_a_session_that_ends_leads_to_sign_in_and_back(server, cast, trip, page,
     page.wait_for_url(re.compile(r"/sign-in/\?next=%2F%3Fenvironment%3Dprod"))
 
 
-def test_everything_works_without_javascript(server, cast, trip, browser, sign_in):
+def test_everything_works_without_javascript(server, cast, trip, opened, sign_in):
     trip()
-    context = browser.new_context(java_script_enabled=False)
+    context = opened(java_script_enabled=False)
     page = sign_in("otto", on=context.new_page())
     page.get_by_role("link", name="Hold open").click()
     page.get_by_label("Reason").fill("vendor's maintenance")
@@ -108,12 +108,11 @@ def test_everything_works_without_javascript(server, cast, trip, browser, sign_i
     expect(page.get_by_role("status")).to_contain_text("search-api is held open.")
     expect(page.get_by_text("mode: held open")).to_be_visible()
     assert state(cast) == ("open", "forced_open")
-    context.close()
 
 
-def test_on_a_phone_everything_is_within_reach(server, cast, trip, browser, sign_in):
+def test_on_a_phone_everything_is_within_reach(server, cast, trip, opened, sign_in):
     trip()
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    context = opened(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     page = sign_in("otto", on=context.new_page())
 
     acknowledge = page.get_by_role("button", name="Acknowledge")
@@ -124,7 +123,6 @@ def test_on_a_phone_everything_is_within_reach(server, cast, trip, browser, sign
 
     acknowledge.tap()
     expect(page.get_by_text("Taken by")).to_be_visible()
-    context.close()
 
 
 def is_stream(request) -> bool:
