@@ -26,7 +26,7 @@ from controlplane.models import (
     Trip,
     Worker,
 )
-from controlplane.selectors import circuits
+from controlplane.selectors import circuits, figures
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
 
 LIVE_WITHIN = timedelta(seconds=LIVE_S)
@@ -186,7 +186,7 @@ def board(environment: Environment, *, evidence_store_up: bool) -> Board:
     with circuits.snapshot() as now:
         published = resolve.published(environment.pk)
         standings = _standings(environment, published, now)
-        calls = circuits.recent_calls([one.dependency.pk for one in standings], now - PULSE)
+        calls = figures.recent(environment.pk, PULSE.total_seconds(), now)
         return Board(
             environment=environment,
             now=now,
