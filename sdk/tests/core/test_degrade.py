@@ -94,3 +94,17 @@ def test_a_consumer_that_shows_the_block_is_told():
 def test_the_product_owners_own_words_count():
     words = {"web_search": "This brief rests on older sources."}
     assert disclosed("A brief. This brief rests on older sources.", SEARCH, own_words=words)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("I fixed the file that was missing a header. All done.", False),
+        ("Here is everything, without exception.", False),
+        ("I ran out of steps; the last part is not there.", True),
+        ("The task was stopped before all hotels were compared.", True),
+        ("I could not complete the comparison.", True),
+    ],
+)
+def test_a_run_that_was_only_ended_is_disclosed_by_saying_so(text, said):
+    assert disclosed(text, Degradation((), "step_limit")) is said

@@ -628,3 +628,15 @@ def test_a_watched_limit_is_noted_once_and_stops_nothing():
     for _ in range(3):
         silent.reserve(None, 0.0)
     assert silent.noted == []
+
+
+def test_a_run_ends_by_a_signal_also_when_the_tool_that_brought_it_is_already_gone():
+    policy = replace(
+        FULL, no_progress_steps=2, no_progress_action=Action.END_RUN, no_progress_delivery=Delivery.ENFORCE
+    )
+    state = run(policy)
+    state.withdraw(["search"], signal=Signal.FAILURE_RATE, scope=Scope.FLEET, step=1)
+    for step in (1, 2):
+        state.record("search", Outcome.EMPTY, step=step, now=float(step), fingerprint=str(step), result="[]")
+    assert state.ended is not None
+    assert state.ended.signal is Signal.NO_PROGRESS

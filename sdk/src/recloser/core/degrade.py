@@ -113,6 +113,12 @@ _LIMITATION = re.compile(
     r"was ?n[o']t able|not able|did not (?:work|respond)|failed|down|missing|incomplete|limited)\b",
     re.IGNORECASE,
 )
+_ENDING = re.compile(
+    r"\b(ended|stopped|cut short|interrupted|incomplete|unfinished|ran out|(?:step|token|cost|time|budget) limit|"
+    r"(?:could not|couldn't|cannot|can't|unable to|not able to) (?:be )?(?:finish|complete|conclude)\w*|"
+    r"before (?:it|i|this|the task) (?:was|were|had|could)\b.{0,40}\b(?:finish|complete|done))\w*\b",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -126,14 +132,21 @@ def disclosed(
     """Whether the reader learns of it: the consumer shows the block, or the delivered text says it.
 
     The text says it when it holds our sentence, or when for each missing tool one of its sentences names the tool
-    beside a limitation.
+    beside a limitation, and, where the run was ended, one of them says that it ended early.
     """
     if not block.degraded or consumer_shows_block:
         return True
     if (sentence := disclosure(block, own_words)) and sentence.casefold() in text.casefold():
         return True
-    limited = [part.casefold() for part in _SENTENCE_END.split(text[:200_000]) if _LIMITATION.search(part)]
-    return bool(limited) and all(_named(tool, limited) for tool in block.tools)
+    parts = _SENTENCE_END.split(text[:200_000])
+    if _was_ended(block) and not any(_ENDING.search(part) for part in parts):
+        return False
+    limited = [part.casefold() for part in parts if _LIMITATION.search(part)]
+    return all(_named(tool, limited) for tool in block.tools)
+
+
+def _was_ended(block: Degradation) -> bool:
+    return block.ended_by is not None or any(_was_ended(below) for _, below in block.children)
 
 
 def _named(tool: str, sentences: Iterable[str]) -> bool:

@@ -462,16 +462,18 @@ class RunState:
             dependency=dependency,
             enforced=enforced,
         )
-        if lost or (action not in _WITHDRAWING and _exposed(entry, signal)):
+        ends = action is Action.END_RUN and self.ended is None and _exposed(entry, signal)
+        if lost or ends or (action not in _WITHDRAWING and _exposed(entry, signal)):
             found.append(decision)
         if enforced:
-            self._apply(decision, lost)
+            self._apply(decision, lost, ends=ends)
         return decision
 
-    def _apply(self, decision: RunDecision, lost: list[_Tool]) -> None:
+    def _apply(self, decision: RunDecision, lost: list[_Tool], *, ends: bool) -> None:
+        """Also a run that has nothing left to lose to this signal ends by it."""
         for tool in lost:
             tool.withdrawn = decision
-        if decision.action is Action.END_RUN and lost and self.ended is None:
+        if ends:
             self.ended = decision
 
     def withdraw(
