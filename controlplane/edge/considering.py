@@ -17,6 +17,8 @@ from controlplane.threads import Threads
 
 AT_ONCE = 4
 JUST_AFTER_S = 0.01
+AGAIN_S, MOST_FAILURES = 0.5, 6
+"""A judgement that failed is asked for again, each time after twice as long, and so often at most in a row."""
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +30,7 @@ class Considering:
         self._threads = Threads(AT_ONCE, "consider")
         self._again: dict[int, bool] = {}
         self._settling: dict[int, asyncio.TimerHandle] = {}
+        self._failures: dict[int, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def ask(self, dependency_id: int) -> None:
@@ -66,10 +69,21 @@ class Considering:
             considered = await self._guarded(_consider, dependency_id)
         finally:
             again = self._again.pop(dependency_id)
-        if considered is not None:
-            self._settle(dependency_id, considered)
+        if considered is None:
+            considered = self._failed(dependency_id)
+        else:
+            self._failures.pop(dependency_id, None)
+        self._settle(dependency_id, considered)
         if again:
             self.ask(dependency_id)
+
+    def _failed(self, dependency_id: int) -> _Judged:
+        """When to ask again; not for ever, since the scheduler judges by rows."""
+        failures = self._failures.pop(dependency_id, 0) + 1
+        if failures >= MOST_FAILURES:
+            return _Judged(None)
+        self._failures[dependency_id] = failures
+        return _Judged(AGAIN_S * 2 ** (failures - 1))
 
     def _settle(self, dependency_id: int, considered: _Judged) -> None:
         if (pending := self._settling.pop(dependency_id, None)) is not None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 import zlib
 
 import pytest
@@ -232,3 +233,20 @@ def test_a_route_that_is_not_there_is_said_so(edge, method, path):
 )
 def test_more_calls_than_there_can_have_been_are_refused(agent, given, field):
     refused(agent.post(agent.batch(observations=[observation(**given)])), 422, "bad_field", field)
+
+
+def test_a_gzip_of_very_many_members_is_refused_at_once(agent):
+    body = gzip.compress(b"", 1) * 50_000
+    began = time.monotonic()
+
+    refused(agent.post_raw(body[: 1024 * 1024], **{"content-encoding": "gzip"}), 400, "bad_encoding")
+
+    assert time.monotonic() - began < 0.5
+
+
+def test_a_gzip_of_a_few_members_is_read(agent):
+    body = json.dumps(agent.batch()).encode()
+    parts = [body[at : at + 40] for at in range(0, len(body), 40)]
+
+    assert len(parts) <= 16
+    assert agent.post_raw(b"".join(map(gzip.compress, parts)), **{"content-encoding": "gzip"}).status_code == 200

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from controlplane import clock
+from controlplane.edge import considering
 from controlplane.evidence import counters
 from controlplane.models import Circuit, Trip
 from controlplane.services import circuits, policies, tools
@@ -106,6 +107,50 @@ def test_a_quarantined_word_does_not_put_a_deadline_off(crowd, key, dependency):
     key.save()
 
     crowd[0].send(failing(1, retry_after_s=600.0))
+
+    harness.until(lambda: not crowd[0].server.edge._considering._tasks)
+    assert Circuit.objects.get(dependency=dependency).due_at == due_at
+
+
+def test_a_judgement_that_failed_is_asked_for_again(crowd, dependency, monkeypatch):
+    real, calls = circuits.consider, []
+
+    def lame(**given):
+        calls.append(given)
+        if len(calls) <= 4:
+            raise RuntimeError
+        return real(**given)
+
+    monkeypatch.setattr(circuits, "consider", lame)
+    for agent in crowd:
+        agent.send(failing(10))
+
+    harness.until(lambda: _state() == "open", within=8.0, what="the opening, without another batch")
+
+
+def test_a_judgement_that_always_fails_is_not_asked_for_for_ever(crowd, dependency, monkeypatch):
+    calls = []
+
+    def broken(**given):
+        calls.append(given)
+        raise RuntimeError
+
+    monkeypatch.setattr(circuits, "consider", broken)
+    monkeypatch.setattr(considering, "AGAIN_S", 0.001)
+    crowd[0].send(failing(10))
+
+    app = crowd[0].server.edge._considering
+    harness.until(lambda: len(calls) == considering.MOST_FAILURES and not app._tasks)
+    assert not app._settling
+
+
+def test_a_generation_that_is_yet_to_come_does_not_put_a_deadline_off(crowd, dependency):
+    for agent in crowd:
+        agent.send(failing(10))
+    harness.until(lambda: _state() == "open", what="the opening")
+    due_at = Circuit.objects.get(dependency=dependency).due_at
+
+    crowd[0].send(failing(1, generation=7, retry_after_s=3600.0))
 
     harness.until(lambda: not crowd[0].server.edge._considering._tasks)
     assert Circuit.objects.get(dependency=dependency).due_at == due_at

@@ -278,8 +278,10 @@ def _distrust(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _wait(row: Row, circuits: dict[str, Any]) -> Wait | None:
-    """What the row asks of a circuit that is open, however old the row is."""
+    """What the row asks of a circuit that is open, however old the row is; a generation yet to come is nobody's."""
     circuit = circuits.get(str(row.dependency_id))
     if row.retry_after_s is None or not row.failures or circuit is None or circuit["state"] != State.OPEN:
+        return None
+    if row.generation > circuit["generation"]:
         return None
     return Wait(row.dependency_id, row.at + row.retry_after_s)
