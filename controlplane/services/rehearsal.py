@@ -103,7 +103,10 @@ def set_policy(*, environment_id: int, level: str, values: Mapping[str, Any], ow
         places["dependency"] = _dependency(environment_id, owner)
     elif level == PolicyRevision.Level.TOOL:
         places["tool"] = Tool.objects.get(environment=environment_id, name=owner)
-    policies.publish(environment=environment, level=level, values=values, reason=REASON, actor=ACTOR, now=now, **places)
+    policies.publish(
+        environment=environment, level=level, values=values, reason=REASON, actor=ACTOR, approved_by="the case",
+        now=now, **places,
+    )  # fmt: skip
 
 
 def move_to(*, at: datetime) -> None:
