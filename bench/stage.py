@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -115,8 +114,3 @@ def percentile(values: list[float], share: float) -> float:
     """The value that this share lies at or under."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def median_of(times: int, work: Callable[[], float]) -> float:
-    """The middle of several measurements."""
-    return percentile([work() for _ in range(times)], 0.5)
