@@ -19,7 +19,7 @@ from django.db import InterfaceError, OperationalError, connection
 
 from controlplane import clock
 from controlplane.selectors import due
-from controlplane.services import alert_causes, alerts, circuits, partitions, probes, runs, system
+from controlplane.services import alert_causes, alerts, circuits, clock_steps, partitions, probes, runs, system
 from workers import database
 from workers.beats import own_name
 from workers.handoff import BATCH, Handoff
@@ -31,6 +31,8 @@ from workers.tasks.probes import run_rounds, run_tests
 
 LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
 STANDBY_S = 0.5
+HUNG_S = 15.0
+"""A leader that has not been heard for so long, while another stands by, has its lock taken away."""
 BEAT_S = 2.0
 CHORE_S = 60.0
 """A chore that nobody has begun by then is left to its next time."""
@@ -63,6 +65,7 @@ class Scheduler:
     _failing: set[str] = field(default_factory=set)
     _lag_s: float = 0.0
     _next_beat_at: float = 0.0
+    _refused_at: float | None = None
     _away: bool = False
 
     def __post_init__(self) -> None:
@@ -102,14 +105,29 @@ class Scheduler:
         self._away = False
         led = self.leadership.held
         if not self.leadership.take():
+            self._succeed_the_hung()
             self._beat()
             self._stopping.wait(STANDBY_S)
             return
+        self._refused_at = None
         if not led:
             log.info("leading", name=own_name())
         self.tick()
         self._beat()
         self.leadership.wait(self._sleep_s())
+
+    def _succeed_the_hung(self) -> None:
+        """A leader is heard, or has only just begun; or else it hangs, and its lock is freed for the next turn."""
+        if self._refused_at is None:
+            self._refused_at = time.monotonic()
+        if time.monotonic() - self._refused_at < HUNG_S:
+            return
+        heard, now = due.scheduler_heard_at(), clock.now()
+        if heard is not None and (now - heard).total_seconds() < HUNG_S:
+            return
+        self._refused_at = None
+        if self.leadership.end_holder():
+            log.warning("the leader hangs: its connection was ended", unheard_for_s=HUNG_S)
 
     def tick(self) -> None:
         """Do once what is due now."""
@@ -184,6 +202,7 @@ class Scheduler:
             log.warning("the database clock has stepped", by_s=round(step_s, 3))
             self._try("shift circuits", lambda: circuits.shift_deadlines(by_s=step_s))
             self._try("shift alerts", lambda: alerts.shift_deadlines(by_s=step_s))
+            self._try("rein in", lambda: clock_steps.rein_in(by_s=step_s, now=clock.now()))
 
     def _sleep_s(self) -> float:
         wait = due.next_due_s(clock.now())

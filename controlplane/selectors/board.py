@@ -328,7 +328,7 @@ def _share(environment: Environment, now: datetime) -> Share:
 
 def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) -> Delivery:
     kinds = ProcessBeat.objects.values_list("kind").annotate(
-        last=Max("beat_at"), alive=Count("pk", filter=Q(beat_at__gte=now - BEAT_WITHIN))
+        last=Max("beat_at", filter=_AT_WORK), alive=Count("pk", filter=Q(beat_at__gte=now - BEAT_WITHIN))
     )
     beats = {kind: (last, alive) for kind, last, alive in kinds}
     latest = DocumentVersion.objects.filter(environment=environment).values_list("epoch", "config").first()
@@ -350,6 +350,10 @@ def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) 
         degraded_evidence=not evidence_store_up,
         now=now,
     )
+
+
+_AT_WORK = ~Q(kind="scheduler") | Q(detail__leader=True)
+"""A scheduler that stands by dispatches nothing."""
 
 
 def _old_config(epoch: str, config: int) -> Q:

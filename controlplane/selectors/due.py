@@ -33,6 +33,7 @@ def celery_worker_lives(now: datetime) -> bool:
 
 
 def scheduler_heard_at() -> datetime | None:
-    """When any scheduler last reported that it lives; None if none is known."""
-    at: datetime | None = ProcessBeat.objects.filter(kind="scheduler").aggregate(at=Max("beat_at"))["at"]
+    """When a scheduler that leads last reported that it lives; None if none is known. Who stands by does nothing."""
+    leading = ProcessBeat.objects.filter(kind="scheduler", detail__leader=True)
+    at: datetime | None = leading.aggregate(at=Max("beat_at"))["at"]
     return at

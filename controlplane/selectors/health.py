@@ -19,11 +19,13 @@ SILENT_S = {"scheduler": 10.0, "worker": 60.0, "edge": 20.0}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The processes of one kind: up if one of them was heard lately."""
+    """The processes of one kind: up if one of them was heard lately, and of schedulers one that leads."""
 
     state: str
     age_s: float | None = None
     processes: int = 0
+    failing: list[str] = field(default_factory=list)
+    """Jobs that the leading scheduler could not do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,18 @@ def health() -> Health:
 
 
 def _kind(kind: str, beats: Iterable[ProcessBeat], now: datetime) -> Kind:
-    ages = [(now - beat.beat_at).total_seconds() for beat in beats]
-    live = [age for age in ages if age <= SILENT_S[kind]]
+    age_of = {beat: (now - beat.beat_at).total_seconds() for beat in beats}
+    live = [beat for beat, age in age_of.items() if age <= SILENT_S[kind]]
+    working = [beat for beat in live if _is_at_work(beat)]
+    ages = [age for beat, age in age_of.items() if _is_at_work(beat)]
     youngest = round(max(0.0, min(ages)), 1) if ages else None
-    return Kind("up" if live else "away", youngest, len(live))
+    failing = {job for beat in working for job in beat.detail.get("failing", [])}
+    return Kind("up" if working else "away", youngest, len(live), sorted(failing))
+
+
+def _is_at_work(beat: ProcessBeat) -> bool:
+    """A scheduler that stands by dispatches nothing."""
+    return beat.kind != "scheduler" or beat.detail.get("leader") is True
 
 
 def _redis() -> str:

@@ -227,7 +227,7 @@ def watch():
 
 def test_a_silent_scheduler_is_noticed_by_a_celery_worker_and_told_once(stage, receiver, secret, watch, frozen_clock):
     frozen_clock.advance(600)
-    system.beat(kind="scheduler", name="a:1", detail={})
+    system.beat(kind="scheduler", name="a:1", detail={"leader": True})
     frozen_clock.advance(29)
     assert not watch.look()
     frozen_clock.advance(1)
@@ -255,7 +255,7 @@ def test_while_the_scheduler_is_silent_other_alerts_go_out_all_the_same(stage, r
 
 
 def test_a_scheduler_has_time_to_come_up_after_a_celery_worker(stage, frozen_clock):
-    system.beat(kind="scheduler", name="a:1", detail={}, now=NOON - timedelta(days=1))
+    system.beat(kind="scheduler", name="a:1", detail={"leader": True}, now=NOON - timedelta(days=1))
     watch = SchedulerWatch()
     assert not watch.look()
     frozen_clock.advance(31)
@@ -264,7 +264,7 @@ def test_a_scheduler_has_time_to_come_up_after_a_celery_worker(stage, frozen_clo
 
 def test_a_scheduler_that_is_replaced_on_purpose_is_not_silent(stage, watch, frozen_clock):
     frozen_clock.advance(3600)
-    system.beat(kind="scheduler", name="a:1", detail={})
+    system.beat(kind="scheduler", name="a:1", detail={"leader": True})
     watch.look()
     system.end_beat(kind="scheduler", name="a:1")
     frozen_clock.advance(20)
