@@ -78,15 +78,23 @@ WHERE c.state = 'closed' AND EXISTS (
     WHERE o.dependency_id = c.dependency_id AND o.received_at >= %s AND o.counted AND o.generation = c.generation
       AND {FAILED} + o.slow > 0
 )
-ORDER BY c.dependency_id LIMIT %s
+ORDER BY c.dependency_id <= %s, c.dependency_id LIMIT %s
 """  # noqa: S608
 
 
+_rechecked: dict[str, int] = {}
+
+
 def recheck_lately_failing(*, now: datetime, since_s: float = 30.0, limit: int = 100) -> list[int]:
-    """Judge closed circuits by the rows of the last moments: what a process stored and died before it was judged."""
+    """Judge closed circuits by the rows of the last moments: what a process stored and died before it was judged.
+
+    Where there are more than the limit, the next call goes on where this one ends.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_LATELY_FAILING, [now - timedelta(seconds=since_s), limit])
+        cursor.execute(_LATELY_FAILING, [now - timedelta(seconds=since_s), _rechecked.get("last", 0), limit])
         found = [pk for (pk,) in cursor.fetchall()]
+    if found:
+        _rechecked["last"] = found[-1]
     for dependency_id in found:
         transitions.attempt(consider, dependency_id=dependency_id, now=now, by_rows=True)
     return found

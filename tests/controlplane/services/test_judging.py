@@ -272,6 +272,16 @@ def test_what_was_stored_and_never_counted_nor_considered_is_found_by_the_slow_s
     assert row_of(cast.search_api).suspected_at == clock.now()
 
 
+def test_the_slow_sweep_comes_to_everyone_however_few_it_takes_at_once(cast, frozen_clock):
+    wanted = {cast.search_api.pk, cast.crm_db.pk}
+    for dependency in (cast.search_api, cast.crm_db):
+        observe(cast.sessions[2], dependency, failures=1)
+
+    found = [circuits.recheck_lately_failing(now=clock.now(), limit=1) for _ in range(2)]
+
+    assert {pk for each in found for pk in each} == wanted
+
+
 def test_a_wait_means_nothing_to_a_closed_circuit(cast, row_of):
     until = clock.now() + timedelta(seconds=300)
 
