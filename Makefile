@@ -6,10 +6,10 @@ PYTEST_ARGS ?= -q
 COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up test demo check lint types format docs lock clean reset
+.PHONY: help setup setup-dev up test demo screenshots check lint types format docs lock clean reset
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with what running needs (up, test and demo do it by themselves)
 	@$(PYTHON) deploy/install.py
@@ -25,6 +25,9 @@ test: check ## Run the linters and all tests (PYTEST_ARGS="-k name" narrows the 
 
 demo: setup ## Show an outage from beginning to end on recorded runs (CHECK=1: headless, as JSON)
 	@exec $(VENV)/python -m demo $(if $(CHECK),--check)
+
+screenshots: setup-dev ## Take every page light, dark and on a phone, from a night made up (OUT=folder)
+	@RECLOSER_SHOTS="$(if $(OUT),$(OUT),docs/images/pages)" $(VENV)/python -m pytest -q tests/e2e/test_screenshots.py
 
 check: lint types ## Run the linters, the type checker, the import contracts and the migrations check
 	@$(VENV)/lint-imports --no-cache > /dev/null || $(VENV)/lint-imports

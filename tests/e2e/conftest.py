@@ -79,17 +79,18 @@ def page(opened) -> Page:
 
 
 @pytest.fixture(scope="session")
-def static_root(tmp_path_factory) -> Path:
-    """The files as a deployment serves them: hashed and compressed."""
+def collecting(tmp_path_factory) -> tuple[Path, subprocess.Popen[bytes]]:
+    """The files as a deployment serves them, hashed and compressed: collected while the database is made."""
     root = tmp_path_factory.mktemp("static")
     command = [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "RECLOSER_STATIC_ROOT": str(root)}, check=True)
-    return root
+    return root, subprocess.Popen(command, cwd=ROOT, env={**os.environ, "RECLOSER_STATIC_ROOT": str(root)})
 
 
 @pytest.fixture(scope="session")
-def server(django_db_setup, static_root) -> Iterator[str]:
+def server(collecting, django_db_setup) -> Iterator[str]:
     """The web entry as it is run for people, on the test database, for all journeys; its address."""
+    static_root, collected = collecting
+    assert collected.wait(60) == 0
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
