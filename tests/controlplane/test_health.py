@@ -6,7 +6,9 @@ import pytest
 import redis
 
 from controlplane import clock, redis_clients
+from controlplane.selectors import board, due
 from controlplane.services import system
+from tests import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +35,7 @@ def test_without_scheduler_and_workers_it_is_ready_and_degraded(client):
 
 def test_processes_that_were_heard_are_up_with_their_age(client, frozen_clock):
     for kind, name in (("scheduler", "a"), ("worker", "b"), ("worker", "c")):
-        system.beat(kind=kind, name=name, detail={"leader": True, "failing": ["sweep"]})
+        system.beat(kind=kind, name=name, detail={"leader": True, "listening": True, "failing": ["sweep"]})
     frozen_clock.advance(4)
 
     _, body = _ready(client)
@@ -50,6 +52,27 @@ def test_a_scheduler_that_fell_silent_is_away(client, frozen_clock):
 
     assert body["scheduler"] == {"state": "away", "age_s": 30.0, "processes": 0, "failing": []}
     assert "scheduler" in body["degraded"]
+
+
+def test_a_celery_worker_that_waits_for_its_broker_is_none(client):
+    system.beat(kind="worker", name="a", detail={"listening": False})
+
+    _, body = _ready(client)
+
+    assert (body["worker"]["state"], body["worker"]["processes"]) == ("away", 1)
+    assert "worker" in body["degraded"]
+
+
+def test_health_board_and_scheduler_agree_on_when_a_celery_worker_is_gone(client, frozen_clock):
+    cast = factories.cast()
+    system.beat(kind="worker", name="a", detail={"listening": True})
+    seen = []
+    for seconds in (0, 5, 1.5):
+        now = frozen_clock.advance(seconds)
+        shown = board.board(cast.prod, evidence_store_up=True).delivery.celery_workers
+        seen.append((_ready(client)[1]["worker"]["state"] == "up", shown == 1, due.celery_worker_lives(now)))
+
+    assert seen == [(True,) * 3, (True,) * 3, (False,) * 3]
 
 
 def test_a_scheduler_that_stands_by_is_no_scheduler_that_leads(client):

@@ -144,7 +144,8 @@ def test_silent_processes_of_ours_are_told(cast, as_):
 
 def test_living_processes_are_told(cast, as_):
     for kind in ("scheduler", "worker"):
-        ProcessBeat.objects.create(kind=kind, name="one", started_at=NOON, beat_at=NOON)
+        detail = {"leader": True, "listening": True}
+        ProcessBeat.objects.create(kind=kind, name="one", started_at=NOON, beat_at=NOON, detail=detail)
 
     page = board(as_(cast.ann)).content.decode()
 

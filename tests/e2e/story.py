@@ -41,7 +41,10 @@ def quiet(cast: Cast, now: datetime) -> None:
         ("worker", "host-2:4007"),
         ("edge", "host-1"),
     ):
-        ProcessBeat.objects.create(kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now)
+        ProcessBeat.objects.create(
+            kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now,
+            detail={"leader": True, "listening": True},
+        )  # fmt: skip
     for place, slug in enumerate(CALM):
         dependency = factories.dependency(cast.prod, slug, at=now)
         tool = factories.tool(dependency, slug.replace("-", "_"), at=now)
