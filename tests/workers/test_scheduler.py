@@ -5,9 +5,12 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from controlplane.models import ActionToken, AlertDelivery, ProbeRound, ProcessBeat, RollupMark
-from controlplane.selectors import due
+from controlplane import clock
+from controlplane.evidence import recount
+from controlplane.models import ActionToken, AlertDelivery, Observation, ProbeRound, ProcessBeat, RollupMark, Session
+from controlplane.selectors import due, policies
 from controlplane.services import alerts, circuits, partitions, probes, runs, system
+from tests.controlplane.evidence.batches import observe
 from tests.factories import NOON
 from tests.workers.processes import until
 from tests.workers.receiver import Receiver
@@ -127,6 +130,31 @@ def test_b05_a_step_of_the_database_clock_moves_every_deadline_with_it(stage, sc
 
     assert abs(due_at - stage.circuit.due_at - timedelta(hours=2)) < timedelta(seconds=1)
     assert abs(page_at - AlertDelivery.objects.get().due_at - timedelta(hours=2)) < timedelta(seconds=1)
+
+
+def test_after_a_step_back_the_dead_do_not_live_on_and_no_old_sample_counts_again(stage, scheduler, frozen_clock):
+    observe(stage.cast.sessions[0], stage.search, failures=3)
+    system.beat(kind="worker", name="a:1", detail={"listening": True}, now=NOON)
+    scheduler._look_at_the_clock()
+    scheduler.leadership.at = NOON - timedelta(hours=2)
+    frozen_clock.advance(-7200)
+    scheduler._look_at_the_clock()
+    frozen_clock.advance(7200 + 10)
+
+    policy = policies.circuit_policy(environment_id=stage.cast.prod.pk, dependency_id=stage.search.pk)
+    assert recount.recount(stage.search.pk, 0, policy, clock.now()).failures == 0
+    assert not Session.objects.filter(last_seen_at__gt=NOON - timedelta(hours=1)).exists()
+    assert not due.celery_worker_lives(NOON - timedelta(hours=1))
+
+
+def test_after_a_step_forward_nothing_is_touched(stage, scheduler, frozen_clock):
+    observe(stage.cast.sessions[0], stage.search, failures=3)
+    scheduler._look_at_the_clock()
+    scheduler.leadership.at = NOON + timedelta(hours=2)
+    frozen_clock.advance(7200)
+    scheduler._look_at_the_clock()
+
+    assert Observation.objects.get().counted
 
 
 def test_a_clock_that_runs_moves_nothing(stage, scheduler):
