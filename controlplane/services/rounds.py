@@ -291,9 +291,9 @@ def shift_deadlines(*, by_s: float) -> int:
 def _shift_environment(environment_id: int, by_s: float) -> int:
     rows = list(Circuit.objects.select_for_update(no_key=True).filter(environment=environment_id).order_by("id"))
     moved = [row for row in rows if row.core]
-    for row in moved:
-        after = core.shift(core_of(row), by_s)
-        transitions.save(row, after, policy=_policy(row), now=clock.instant(after.changed_at) or clock.now())
+    known = policies.circuit_policies(moved)
+    changes = [Change(row, core.shift(core_of(row), by_s), known[row.dependency_id]) for row in moved]
+    transitions.save_all(changes, now=clock.now())
     step = timedelta(seconds=by_s)
     for kept in ProbeRound.objects.filter(circuit__in=moved, finished_at=None):
         kept.lease_expires_at += step
@@ -301,7 +301,3 @@ def _shift_environment(environment_id: int, by_s: float) -> int:
         kept.save(update_fields=["lease_expires_at", "granted_at"])
     transitions.announce(moved)
     return len(moved)
-
-
-def _policy(row: Circuit) -> CircuitPolicy:
-    return policies.circuit_policy(environment_id=row.environment_id, dependency_id=row.dependency_id)
