@@ -80,16 +80,19 @@ class Reading:
 
 
 async def count(client: redis.asyncio.Redis, rows: Iterable[Row]) -> bool:
-    """Count stored rows in the order given, in one pipeline; False if Redis is away: then `recount` knows better."""
+    """Count stored rows, each circuit's in the order given and as one transaction, all in one round trip.
+
+    False if Redis is away: then `recount` knows better.
+    """
     kept = _countable(rows)
     if not kept:
         return True
     if store.away():
         return _owing(kept)
-    pipeline = client.pipeline(transaction=_one_circuit(kept))
-    _queue(pipeline, kept)
+    pipeline = client.pipeline(transaction=False)
+    _queue_transactions(pipeline, kept)
     try:
-        await pipeline.execute()
+        _demand_counted(await pipeline.execute())
     except store.FAILURES as error:
         store.failed(error)
         return _owing(kept)
@@ -104,10 +107,10 @@ def count_blocking(client: redis.Redis, rows: Iterable[Row]) -> bool:
         return True
     if store.away():
         return _owing(kept)
-    pipeline = client.pipeline(transaction=_one_circuit(kept))
-    _queue(pipeline, kept)
+    pipeline = client.pipeline(transaction=False)
+    _queue_transactions(pipeline, kept)
     try:
-        pipeline.execute()
+        _demand_counted(pipeline.execute())
     except store.FAILURES as error:
         store.failed(error)
         return _owing(kept)
@@ -129,10 +132,6 @@ def _countable(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.counted and row.calls]
 
 
-def _one_circuit(rows: list[Row]) -> bool:
-    return len({(row.environment_id, row.dependency_id) for row in rows}) == 1
-
-
 def _key(row: Row) -> Key:
     return Key(row.environment_id, row.dependency_id, row.generation)
 
@@ -144,6 +143,26 @@ def _owing(rows: list[Row]) -> bool:
 
 def _paid(rows: list[Row]) -> None:
     _owed.difference_update(_key(row) for row in rows)
+
+
+def _queue_transactions(pipeline: Any, rows: list[Row]) -> None:
+    """One for each circuit: its keys lie together in a cluster, and another circuit's may lie elsewhere."""
+    pipeline.response_callbacks = {}  # within a transaction each answer is "QUEUED", which none of them can read
+    circuits: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        circuits.setdefault((row.environment_id, row.dependency_id), []).append(row)
+    for own in circuits.values():
+        pipeline.execute_command("MULTI")
+        _queue(pipeline, own)
+        pipeline.execute_command("EXEC")
+
+
+def _demand_counted(answers: Iterable[Any]) -> None:
+    """An error inside a transaction comes as a part of its answer."""
+    for answer in answers:
+        for part in answer if isinstance(answer, list) else ():
+            if isinstance(part, redis.RedisError):
+                raise part
 
 
 def _queue(pipeline: Any, rows: list[Row]) -> None:

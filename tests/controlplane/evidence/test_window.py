@@ -338,6 +338,39 @@ def test_the_edge_counts_as_a_thread_does(cast):
     assert _counted(cast.crm_db).ok == 3
 
 
+def _calls(command):
+    return redis_clients.blocking().info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+
+@pytest.mark.parametrize("by_edge", [False, True])
+def test_a_batch_about_two_circuits_is_one_transaction_for_each(cast, by_edge):
+    from asgiref.sync import async_to_sync
+
+    rows = [
+        observe(cast.sessions[0], cast.search_api, failures=2, count=False),
+        observe(cast.sessions[0], cast.crm_db, ok=3, count=False),
+        observe(cast.sessions[0], cast.search_api, ok=1, count=False),
+    ]
+    redis_clients.blocking().config_resetstat()
+
+    counted = async_to_sync(_async_count)(rows) if by_edge else counters.count_blocking(redis_clients.blocking(), rows)
+
+    assert counted
+    assert (_calls("multi"), _calls("exec")) == (2, 2)
+    assert (_counted(cast.search_api).judged, _counted(cast.search_api).streak) == (3, 0)
+    assert _counted(cast.crm_db).ok == 3
+
+
+def test_what_a_transaction_could_not_count_is_owed(cast):
+    row = observe(cast.sessions[0], cast.search_api, failures=2, count=False)
+    redis_clients.blocking().set(f"{_key(cast.search_api)}:s", "of another kind")
+
+    assert not counters.count_blocking(redis_clients.blocking(), [row])
+    assert counters.is_owed(_key(cast.search_api))
+    store.forget()
+    assert _evidence(cast.search_api).failures == 2
+
+
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_sessions_in_a_streak_of_their_own_are_known(cast, frozen_clock, by_rows):
     """So that an outage is seen although each session's own breaker has stopped it from calling."""
