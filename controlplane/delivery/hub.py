@@ -157,6 +157,8 @@ class Hub:
                 await self._looked(await self._threads.run(_look, self._keys()))
             except DatabaseError as error:
                 log.warning("versions_not_read", error=type(error).__name__)
+            except Exception:
+                log.exception("streams_not_told")
             await asyncio.sleep(BETWEEN_LOOKS_S)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hinted.wait(), POLL_S - BETWEEN_LOOKS_S)
@@ -173,7 +175,14 @@ class Hub:
         for watcher in self._watchers:
             if changed and watcher.environment_id in (None, *changed):
                 watcher.changed.set()
-        await asyncio.gather(*[self._read(pk) for pk in look.versions if self._is_behind(pk)])
+        await asyncio.gather(*[self._caught_up(pk) for pk in look.versions if self._is_behind(pk)])
+
+    async def _caught_up(self, environment_id: int) -> None:
+        """Tell one environment's streams; what fails here is no other's affair, and is tried again at the next look."""
+        try:
+            await self._read(environment_id)
+        except Exception as error:
+            log.warning("circuits_not_read", environment=environment_id, error=type(error).__name__)
 
     def _is_behind(self, environment_id: int) -> bool:
         channel, version = self._channels.get(environment_id), self._seen[environment_id]

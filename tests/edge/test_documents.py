@@ -8,7 +8,7 @@ from django.db import transaction
 from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire
 
 from controlplane import clock
-from controlplane.delivery import versions
+from controlplane.delivery import documents, versions
 from controlplane.models import Circuit, DocumentVersion
 from controlplane.services import circuits, policies, tools
 from tests.edge.harness import failing, observation
@@ -171,3 +171,18 @@ def test_a_version_is_raised_only_with_its_change(prod):
         assert versions.bump_circuits(prod.pk) == first + 1
         transaction.set_rollback(True)
     assert versions.of(prod.pk).circuits == first
+
+
+def test_a_config_that_is_published_under_its_reader_never_has_a_version_beyond_its_content(agent, prod, monkeypatch):
+    real = documents._config
+
+    def restless(environment_id):
+        content = real(environment_id)
+        with transaction.atomic():
+            versions.bump_config(environment_id)
+        return content
+
+    monkeypatch.setattr(documents, "_config", restless)
+    named = agent.get("config").json()["version"]
+
+    assert named < versions.of(prod.pk).config
