@@ -6,7 +6,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -22,6 +22,9 @@ from controlplane.services import transitions
 from controlplane.services.transitions import Change, core_of
 
 T = TypeVar("T")
+
+HANDING_ON_S = 2.0
+"""Of a lease, what is left beside the probe's time limit for taking the round and writing its verdict down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,14 @@ def _grant_all(rows: list[Circuit], now: datetime) -> list[ProbeRound]:
 
 def _grant(row: Circuit, policy: CircuitPolicy, now: datetime) -> core.Grant | None:
     bring_up_to_date(row, policy, now)
-    answer = core.grant_round(core_of(row), policy, clock.seconds(now), str(uuid.uuid4()))
+    answer = core.grant_round(core_of(row), _patient(row, policy), clock.seconds(now), str(uuid.uuid4()))
     return answer if answer.granted else None
+
+
+def _patient(row: Circuit, policy: CircuitPolicy) -> CircuitPolicy:
+    """With a lease that outlasts the probe's own time limit."""
+    longest = row.dependency.probe.spec.get("time_limit_s", 0.0) + HANDING_ON_S
+    return replace(policy, probe_timeout_s=max(policy.probe_timeout_s, longest))
 
 
 def _round(row: Circuit, after: core.Circuit, now: datetime) -> ProbeRound:
@@ -270,16 +279,6 @@ def _close_expired(round_ids: list[str], now: datetime) -> None:
     ProbeRound.objects.filter(pk__in=round_ids, finished_at=None).update(
         finished_at=now, verdict=Verdict.INCONCLUSIVE.value, answered={"cause": "no verdict before the lease ran out"}
     )
-
-
-def next_due_at() -> datetime | None:
-    """The earliest moment at which a sweep, a settling or a claim has something to do."""
-    due = Circuit.objects.filter(state=State.OPEN.value, mode=Mode.AUTO.value, dependency__probe__enabled=True)
-    moments = [
-        Circuit.objects.exclude(sweep_at=None).order_by("sweep_at").values_list("sweep_at", flat=True).first(),
-        due.exclude(due_at=None).order_by("due_at").values_list("due_at", flat=True).first(),
-    ]
-    return min((at for at in moments if at is not None), default=None)
 
 
 def shift_deadlines(*, by_s: float) -> int:

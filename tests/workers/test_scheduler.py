@@ -72,7 +72,7 @@ def test_what_is_due_is_handed_on_at_once_and_once(stage, scheduler, vendor):
     [round_] = stage.rounds
     names = [name for name, _, _ in scheduler.handoff.given]
     assert sorted(name for name in names if name != "run_chores") == ["run_deliveries", "run_rounds", "run_tests"]
-    assert ("run_rounds", str(round_.pk), 1.5) in scheduler.handoff.given
+    assert ("run_rounds", str(round_.pk), 7.0) in scheduler.handoff.given
     assert AlertDelivery.objects.get().attempts == 1
 
 

@@ -84,7 +84,10 @@ async def _ask(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
     limit = min(job.spec.time_limit_s, job.lease_s - LEASE_MARGIN_S)
     if limit <= 0:
         return Findings(fault=Fault.GATE, detail="the lease had run out before the probe was sent")
-    return await http.ask(job.spec, job.secrets, GuardedBackend(networks), time_limit_s=limit)
+    found = await http.ask(job.spec, job.secrets, GuardedBackend(networks), time_limit_s=limit)
+    if found.fault is Fault.TIMEOUT and limit < job.spec.time_limit_s:
+        found.fault, found.detail = Fault.GATE, "too little was left of the lease to wait as long as the probe may take"
+    return found
 
 
 def _finish_safely(finish: Finish, heard: list[Heard]) -> None:
