@@ -18,6 +18,7 @@ from recloser.core.types import State
 
 from controlplane import secrets
 from controlplane.models import AlertCause, AlertChannel, AlertDelivery, Circuit, Environment, Outage, Transition
+from controlplane.probe_spec import BadSpec, web_address
 from controlplane.services import audit, egress, system
 from controlplane.services.alert_body import CLOSED, LOCKED_OUT, OPENED, RESOLVED, compose, compose_short, incident_of
 from controlplane.services.alert_tests import TEST
@@ -267,9 +268,10 @@ def _check_target(kind: str, target: str) -> None:
     if len(target) > 500:
         raise Refused("bad_field", "the address is too long", "use at most 500 characters", "target")
     if kind == Kind.WEBHOOK:
-        if not target.startswith(("https://", "http://")) or "@" in target.split("/", 3)[2]:
-            mend = "give an http:// or https:// address without user name and password"
-            raise Refused("bad_field", "this is not a web address", mend, "target")
+        try:
+            web_address(target, "target")
+        except BadSpec as bad:
+            raise Refused("bad_field", bad.message, bad.mend, bad.field) from None
         egress.demand_reachable(target, field="target")
     elif kind == Kind.EMAIL:
         try:
