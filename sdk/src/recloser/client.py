@@ -23,7 +23,7 @@ from recloser.config_sync import Copy, DependencyRule, Documents, Pulse, Source,
 from recloser.count import Counter, Line
 from recloser.errors import BadAddress, BadDocument
 from recloser.link import Link, Pace
-from recloser.outbox import Outbox, clean, new_id
+from recloser.outbox import Outbox, new_id
 from recloser.override import Forced, OverrideFile
 from recloser.report import RunReport, TripReport
 from recloser.run import Run
@@ -110,7 +110,10 @@ class Client:
         id: str | None = None,
         raise_errors: bool = False,
     ) -> Run:
-        """Begin one task execution. Use it as a context manager (`async with` too), or call `finish` yourself."""
+        """Begin one task execution. Use it as a context manager (`async with` too), or call `finish` yourself.
+
+        An `id` of yours stays `run.id`; where it is no UUID, the control plane knows it as `wire.wire_id(id)`.
+        """
         self._ensure_link()
         self.look_around()
         if self.threadless and not _on_event_loop():
@@ -349,7 +352,7 @@ class Client:
         return {
             "format": 1,
             "environment": self.environment,
-            "instance": clean(self.instance),
+            "instance": self.instance,
             "sdk": f"python/{__version__}",
             "pid": os.getpid(),
             "feed": link.feed if link is not None else "polling",

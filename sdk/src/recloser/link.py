@@ -24,7 +24,8 @@ from recloser.cache import DocumentCache
 from recloser.config_sync import Copy, Documents, Taken
 from recloser.errors import BadDocument, Refused, Unreachable
 from recloser.outbox import Outbox
-from recloser.transport import STREAM_SILENCE_S, Answer, Stream, Transport, decode, encode
+from recloser.transport import STREAM_SILENCE_S, Answer, Stream, Transport, decode
+from recloser.wire import fitted
 
 if TYPE_CHECKING:
     import socket
@@ -144,6 +145,7 @@ class Link:
         self._stream_live = False
         self._stream_told = False
         self._compress = True
+        self._told_dropped = False
         self._settled = threading.Condition()
         self._settled_at = -math.inf
         self._stopping = False
@@ -355,7 +357,8 @@ class Link:
                 return self._is_settled(now)
             sealed_at = now if batch.fresh else batch.sealed_at
             batch.fresh, batch.sealed_at = False, sealed_at
-            body = self._encodable({**self._desk.about(), **batch.to_wire(now)})
+            raw = {**self._desk.about(), **batch.to_wire(now)}
+        body = fitted(raw)
         self._beat_at = now + HEARTBEAT_S
         try:
             answer = self._transport.post(BATCH_PATH, body, compress=self._compress)
@@ -379,15 +382,6 @@ class Link:
         else:
             self._is_settled(sealed_at)
         self._told(told)
-
-    def _encodable(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body as it can be written; an entry that cannot be is left out, so that it blocks no other."""
-        try:
-            encode(body)
-        except (ValueError, TypeError, RecursionError):
-            for name in ("observations", "trips", "runs", *(["overrides"] if "overrides" in body else [])):
-                body[name] = [entry for entry in body[name] if _writes(entry)]
-        return body
 
     def _told(self, told: dict[str, Any]) -> None:
         """Use what the answer to a batch says beside the acknowledgement; nothing of it is required."""
@@ -433,7 +427,11 @@ class Link:
                 case 422:
                     again = self._outbox.drop(refused.field)
                 case 400 | 415 if self._compress:
-                    self._compress, again = False, True
+                    self._compress, self._urgent_at = False, time.monotonic()
+                    return
+                case 400 if self._halved(refused):
+                    self._batch_not_before = time.monotonic() + self._storage.next()
+                    return
         self._say(str(refused))
         now = time.monotonic()
         if again:
@@ -444,6 +442,16 @@ class Link:
             self._batch_not_before = now + (refused.retry_after_s or 0.0) + self._storage.next()
         else:
             self._batch_not_before = now + SLOWED_S
+
+    def _halved(self, refused: Refused) -> bool:
+        """After a 400: look for the one entry that cannot be read, drop it, and say so once. The rest is not lost."""
+        before = self._outbox.dropped
+        if not self._outbox.split():
+            return False
+        if self._outbox.dropped > before and not self._told_dropped:
+            self._told_dropped = True
+            log.warning("recloser: an entry that the control plane cannot read was dropped (%s)", refused)
+        return True
 
     def _restart(self, why: str) -> None:
         self._say(why)
@@ -646,14 +654,6 @@ def _readable(reader: socket.socket, stream: Stream | None, timeout_s: float) ->
         poll.register(one, select.POLLIN | select.POLLHUP | select.POLLERR)
     ready = {handle for handle, _ in poll.poll(math.ceil(timeout_s * 1000))}
     return [one for one in watched if one.fileno() in ready]
-
-
-def _writes(entry: Any) -> bool:
-    try:
-        encode(entry)
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return True
 
 
 def _upto(seconds: float) -> float:

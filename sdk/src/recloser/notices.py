@@ -14,7 +14,7 @@ from recloser.core.policy import RunPolicy
 from recloser.core.run import RunDecision
 from recloser.core.types import Action, DegradedBehaviour, Outcome, Signal
 from recloser.core.wording import inviting
-from recloser.outbox import clean
+from recloser.wire import clean
 
 LONGEST = 400
 LONGEST_NAME = 64

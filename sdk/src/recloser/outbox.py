@@ -22,8 +22,6 @@ MAX_OBSERVATIONS = 500
 MAX_TRIPS = 200
 MAX_RUNS = 200
 MAX_SAMPLES = 5
-MAX_NAME = 200
-MAX_ERROR = 64
 MAX_KEYS = 1000
 MAX_HELD_TRIPS = 5000
 MAX_HELD_RUNS = 2000
@@ -66,6 +64,10 @@ class RunEntry(Entry, Protocol):
 
     def without_step_log(self) -> RunEntry:
         """The same without it."""
+        ...
+
+    def without(self, part: str) -> RunEntry | None:
+        """The same without a list that was refused; None where there is nothing to leave out."""
         ...
 
 
@@ -175,13 +177,18 @@ class Slice:
             self.retry_after_s = max(self.retry_after_s or 0.0, later.retry_after_s)
         self.samples = (self.samples + later.samples)[:MAX_SAMPLES]
 
+    def without_samples(self) -> Slice:
+        """The counts alone."""
+        self.samples = []
+        return self
+
     def to_wire(self, now: float) -> dict[str, Any]:
         """As one entry of a batch's `observations`."""
         return {
-            "tool": clean(self.tool),
-            "dependency": clean(self.dependency),
+            "tool": self.tool,
+            "dependency": self.dependency,
             "generation": self.generation,
-            "operation": clean(self.operation or self.tool),
+            "operation": self.operation or self.tool,
             "age_s": age(self.ended, now),
             "span_s": round(self.ended - self.began, 3),
             "counts": {outcome.value: n for outcome, n in self.counts.items()},
@@ -194,7 +201,7 @@ class Slice:
             "samples": [
                 {
                     "outcome": outcome.value,
-                    "error": None if error is None else clean(error, MAX_ERROR),
+                    "error": error,
                     "status": status,
                     "run": run,
                     "step": step,
@@ -362,26 +369,33 @@ class Outbox:
             self._ready.pop(0)
 
     def drop(self, field: str | None) -> bool:
-        """After a 422: remove the entry that the field names (of a run its step log first); False if it names none."""
-        found = re.match(r"(observations|trips|runs|overrides)\[(\d+)\]", field or "")
+        """After a 422: remove what the field names; False if it names nothing here.
+
+        That is the part where one is named that can be missed (a run's lists, an observation's samples), else the
+        entry.
+        """
+        found = re.match(r"(observations|trips|runs|overrides)\[(\d+)\](?:\.(\w+))?", field or "")
         batch = self.in_flight
-        if found is None or batch is None or field is None:
+        if found is None or batch is None:
             return False
         entries: list[Any] = getattr(batch, found[1])
         at = int(found[2])
         if at >= len(entries):
             return False
-        if found[1] == "runs" and ".step_log" in field and entries[at].step_lines:
-            entries[at] = entries[at].without_step_log()
+        if (smaller := _without(entries[at], found[3])) is not None:
+            entries[at] = smaller
             return True
         del entries[at]
         self.dropped += 1
         return True
 
     def split(self) -> bool:
-        """After a 413: two batches of half the entries; of a single entry the step log goes, then the entry."""
+        """After a 413 or a 400: two batches of half the entries; of a single one the step log goes, then the entry.
+
+        False where there is nothing to split.
+        """
         batch = self.in_flight
-        if batch is None:
+        if not batch:
             return False
         if len(batch) < 2:
             return self._shrink(batch)
@@ -446,10 +460,12 @@ def trimmed(hist: list[int]) -> list[int]:
     return hist[: last + 1]
 
 
-def clean(name: str, limit: int = MAX_NAME) -> str:
-    """A name as the wire takes it: printable, UTF-8, of limited length."""
-    name = name[:limit].encode("utf-8", "replace").decode("utf-8")
-    return name if name.isprintable() else "".join(c if c.isprintable() else " " for c in name)
+def _without(entry: Any, part: str | None) -> Any:
+    """The same entry without the part that was refused; None where only the whole can go."""
+    if isinstance(entry, Slice):
+        return entry.without_samples() if part == "samples" and entry.samples else None
+    without = getattr(entry, "without", None)
+    return None if without is None or part is None else without(part)
 
 
 def _shifted(entry: Kept, by_s: float) -> Kept:

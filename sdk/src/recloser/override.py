@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from recloser.core.types import Mode
-from recloser.outbox import age, clean, new_id
+from recloser.outbox import age, new_id
+from recloser.wire import MAX_REASON, clean
 
 log = logging.getLogger("recloser")
 
 MAX_BYTES = 1024 * 1024
 MAX_ENTRIES = 200
-MAX_REASON = 500
 _FIELDS = frozenset({"tool", "dependency", "mode", "expires_at", "reason", "who"})
 
 
@@ -54,11 +54,11 @@ class Override:
         """As one entry of a batch's `overrides`."""
         return {
             "id": self.id,
-            "tool": None if self.tool is None else clean(self.tool),
-            "dependency": None if self.dependency is None else clean(self.dependency),
+            "tool": self.tool,
+            "dependency": self.dependency,
             "mode": self.mode.value,
-            "reason": clean(self.reason, MAX_REASON),
-            "who": clean(self.who),
+            "reason": self.reason,
+            "who": self.who,
             "age_s": age(self.at, now),
             "expires_in_s": round(self.until - now, 3),
         }

@@ -1070,7 +1070,7 @@ def _lines(log: Iterable[Line], salt: bytes) -> Iterable[dict[str, Any]]:
         yield {
             "step": number or 0,
             "call": call,
-            "tool": mark.name[:200],
+            "tool": mark.name,
             "args": told(mark.name, args, salt=salt),
             "result": told("", result, salt=salt),
             "outcome": mark.outcome.value,
