@@ -1,6 +1,6 @@
 """What one guarded call costs, beside other breakers: closed and rejected, sync and async, hashing on and off.
 
-    python -m bench.sdk_hot_path [--calls 20000] [--rounds 15] [--memory-calls 1000000]
+    python -m bench.sdk_hot_path [--calls 5000] [--rounds 40] [--memory-calls 1000000]
 
 Every contender is measured once a round, in turn, so that a noisy moment hits all of them alike; the best round counts.
 Ours tells a control plane that is away: what it counts is folded into the outbox within the time measured.
@@ -16,7 +16,6 @@ import logging
 import sys
 import threading
 import time
-import tracemalloc
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -276,24 +275,19 @@ def measure(found: dict[str, dict[str, Timed]], calls: int, rounds: int) -> Figu
     return best
 
 
-def growth(calls: int) -> tuple[float, float]:
-    """KiB that stay allocated after the first tenth and after all of the calls, hashing off and on."""
-    kept = []
-    for hashing in (False, True):
-        run = _client(hashing).run()
-        tracemalloc.start()
-        first = _after(run, calls // 10)
-        kept.append((_after(run, calls) - first) / 1024)
-        tracemalloc.stop()
-    return kept[0], kept[1]
+def growth(calls: int, hashing: bool) -> int:
+    """Memory blocks that further calls leave behind, once a first tenth has filled what is bounded."""
+    run = _client(hashing).run()
+    first = _blocks_after(run, calls // 10)
+    return _blocks_after(run, calls) - first
 
 
-def _after(run: Any, calls: int) -> int:
+def _blocks_after(run: Any, calls: int) -> int:
     for k in range(calls):
         run.call("search", {"query": "acme", "page": k % 5000}, bare)
     run._client.fold()
     gc.collect()
-    return tracemalloc.get_traced_memory()[0]
+    return sys.getallocatedblocks()
 
 
 def print_table(figures: Figures) -> None:
@@ -328,8 +322,8 @@ def print_ratios(figures: Figures) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=20_000, help="calls a round")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--calls", type=int, default=5_000, help="calls a round")
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--memory-calls", type=int, default=1_000_000, help="0 leaves the memory out")
     args = parser.parse_args()
     logging.getLogger("recloser").setLevel(logging.CRITICAL)
@@ -342,8 +336,8 @@ def main() -> None:
     if "circuitbreaker" in figures:
         print_ratios(figures)
     if args.memory_calls:
-        off, on = growth(args.memory_calls)
-        print(f"kept after {args.memory_calls:,} further calls: {off:+.1f} KiB, hashing {on:+.1f} KiB")
+        off, on = growth(args.memory_calls, False), growth(args.memory_calls, True)
+        print(f"memory blocks left by {args.memory_calls:,} further calls: {off:+,}, hashing {on:+,}")
 
 
 if __name__ == "__main__":
