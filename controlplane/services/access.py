@@ -1,4 +1,4 @@
-"""Keys of agents, and whose word counts: issue, revoke, authenticate, quarantine."""
+"""Keys of agents, and whose word counts: issue, revoke, recognise, quarantine."""
 
 from __future__ import annotations
 
@@ -46,16 +46,6 @@ def read_token(text: str) -> Token | None:
 def matches(token: Token, digest: str) -> bool:
     """Compare digests in constant time."""
     return hmac.compare_digest(token.digest, digest)
-
-
-def authenticate(text: str) -> AgentKey | None:
-    """The key that this token is, unless it is unknown or revoked."""
-    token = read_token(text)
-    if token is None:
-        return None
-    rows = AgentKey.objects.select_related("agent", "environment")
-    key = rows.filter(prefix=token.prefix, revoked_at=None).first()
-    return key if key is not None and matches(token, key.digest) else None
 
 
 def _digest(secret: str) -> str:

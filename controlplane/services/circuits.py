@@ -7,7 +7,6 @@ from controlplane.services.rounds import (
     claim_rounds,
     finish_round,
     finish_rounds,
-    next_due_at,
     shift_deadlines,
     sweep_due,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "hear_wait",
     "hold_closed",
     "hold_open",
-    "next_due_at",
     "probe_now",
     "recheck_lately_failing",
     "release",

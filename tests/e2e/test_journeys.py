@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from controlplane import clock
 from controlplane.models import AllowedNetwork, AuditEntry, Circuit, PolicyRevision
-from controlplane.services import access, circuits, probes, transitions
+from controlplane.services import circuits, probes, transitions
 from tests import factories
 from tests.dashboard import stage
 from tests.e2e import story
@@ -224,7 +224,7 @@ def test_a_first_agent_is_waited_for(server, cast, page, sign_in):
     expect(sheet).to_contain_text("Waiting for the first report of billing")
     token = re.search(r"RECLOSER_KEY=(\S+)", sheet.inner_text())[1]
 
-    factories.worker(access.authenticate(token), "pod-7", at=clock.now())
+    factories.worker(factories.key_of(token), "pod-7", at=clock.now())
 
     expect(sheet).to_contain_text("billing reports, first", timeout=8000)
 
