@@ -74,7 +74,11 @@ def test_what_is_not_utf8_is_refused(agent):
     refused(agent.post_raw(b'{"format": 1, "sdk": "\xff"}'), 400, "bad_encoding")
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"{}" * 100)[:-5], gzip.compress(b"{}") + b"rest"])
+@pytest.mark.parametrize(
+    "body",
+    [b"no gzip", gzip.compress(b"{}" * 100)[:-5], gzip.compress(b"{}") + b"rest"],
+    ids=["not gzip", "cut off", "with a rest"],
+)
 def test_a_broken_gzip_is_refused(agent, body):
     refused(agent.post_raw(body, **{"content-encoding": "gzip"}), 400, "bad_encoding")
 
