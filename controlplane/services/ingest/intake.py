@@ -175,7 +175,7 @@ class Intake:
                 slug: _entry(circuits.get(str(pk)), by_id[pk].delivery if pk in by_id else "enforce")
                 for slug, pk in claims.dependencies.items()
             },
-            notes=claims.notes | _distrust(found),
+            notes=claims.notes | _distrust(found) | _foreign(found),
             rows=rows,
             consider={row.dependency_id for row in rows if row.counted and (row.failures or row.slow_calls)}
             if found["rose"]
@@ -274,6 +274,16 @@ def _distrust(found: dict[str, Any]) -> dict[str, str]:
         notes["key_quarantined"] = "recorded, not counted"
     if found["worker_quarantined"]:
         notes["worker_quarantined"] = "recorded, not counted"
+    return notes
+
+
+def _foreign(found: dict[str, Any]) -> dict[str, str]:
+    """What was not kept, since its id is taken: an id is one agent's, in one environment."""
+    notes = {}
+    if found["foreign_run"]:
+        notes["foreign_run"] = "a run's id is another agent's or environment's: not kept; make a new id for each run"
+    if found["foreign_trip"]:
+        notes["foreign_trip"] = "a trip's id is another environment's: not kept; make a new id for each trip"
     return notes
 
 

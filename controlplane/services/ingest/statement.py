@@ -102,6 +102,10 @@ SELECT extract(epoch FROM m.now)::float8 AS now,
     EXISTS (SELECT FROM raised) AS rose,
     trust.key_quarantined,
     trust.worker_quarantined,
+    EXISTS (SELECT FROM jsonb_to_recordset(%(runs)s::jsonb) AS r(id uuid) JOIN controlplane_run old ON old.id = r.id
+        WHERE old.agent_id <> %(agent)s) AS foreign_run,
+    EXISTS (SELECT FROM jsonb_to_recordset(%(trips)s::jsonb) AS t(id uuid) JOIN controlplane_trip old ON old.id = t.id
+        WHERE old.environment_id <> %(environment)s) AS foreign_trip,
     v.epoch, v.config, v.circuits,
     (SELECT coalesce(jsonb_agg(to_jsonb(stored) - 'samples' - 'latency_hist'
         || jsonb_build_object('at', extract(epoch FROM stored.at), 'received', extract(epoch FROM stored.received_at))
