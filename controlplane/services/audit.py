@@ -101,8 +101,8 @@ def _record_refusal(action: str, refused: Refused, given: Mapping[str, Any], tar
 
 
 def _subject(given: Mapping[str, Any]) -> str:
-    subject = next((given[name] for name in _SUBJECTS if given.get(name)), "")
-    if type(subject).__str__ is Model.__str__:
+    subject: object = next((given[name] for name in _SUBJECTS if given.get(name)), "")
+    if isinstance(subject, Model) and type(subject).__str__ is Model.__str__:
         return str(getattr(subject, "name", subject.pk))
     return str(subject)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from recloser.core.outcomes import LONGEST_WAIT_S
 from recloser.core.schema import CircuitPolicy
-from recloser.core.states import CLOSED_AGAIN, LONGEST_WAIT_S, Circuit, Round, expire_override, move
+from recloser.core.states import CLOSED_AGAIN, Circuit, Round, expire_override, move
 from recloser.core.types import Cause, Mode, State, Verdict
 
 
