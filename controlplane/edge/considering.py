@@ -31,6 +31,7 @@ class Considering:
         self._again: dict[int, bool] = {}
         self._settling: dict[int, asyncio.TimerHandle] = {}
         self._failures: dict[int, int] = {}
+        self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def ask(self, dependency_id: int) -> None:
@@ -52,11 +53,15 @@ class Considering:
                 await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        """Let what runs end, within a second."""
+        """Let what runs end, within a second; the scheduler judges what is left."""
+        self._closing = True
         for timer in self._settling.values():
             timer.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
+            _, late = await asyncio.wait(self._tasks, timeout=1.0)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         self._threads.close()
 
     def _start(self, work: Any) -> None:
@@ -74,7 +79,7 @@ class Considering:
         else:
             self._failures.pop(dependency_id, None)
         self._settle(dependency_id, considered)
-        if again:
+        if again and not self._closing:
             self.ask(dependency_id)
 
     def _failed(self, dependency_id: int) -> _Judged:
@@ -88,7 +93,7 @@ class Considering:
     def _settle(self, dependency_id: int, considered: _Judged) -> None:
         if (pending := self._settling.pop(dependency_id, None)) is not None:
             pending.cancel()
-        if considered.settles_in_s is not None:
+        if considered.settles_in_s is not None and not self._closing:
             later = asyncio.get_running_loop().call_later
             self._settling[dependency_id] = later(considered.settles_in_s, self.ask, dependency_id)
 
