@@ -233,7 +233,7 @@ def _queue_own_streak(pipeline: Any, row: Row) -> None:
         pipeline.zincrby(streaks, row.trailing, _voice(row))
     elif row.trailing:
         pipeline.zadd(streaks, {_voice(row): row.trailing})
-    else:
+    elif row.succeeded:  # a slice of failures that were counted before leaves the streak as it is
         pipeline.zrem(streaks, _voice(row))
     for key in (streaks, active):
         pipeline.expire(key, KEEP_STREAK_S)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 from recloser.core.types import FAILURES, SUCCESSES, Outcome
+from recloser.core.window import Steps
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000)
 MAX_OBSERVATIONS = 500
@@ -75,11 +76,13 @@ class Slice:
     """What one (tool, dependency, generation) saw in one slice of time."""
 
     __slots__ = (
-        "attempts", "began", "counts", "dependency", "ended", "generation", "hist", "last_step", "max_ms", "operation",
-        "retry_after_s", "samples", "slow", "slow_failures", "streak", "sum_ms", "tool",
+        "attempts", "began", "counts", "dependency", "ended", "generation", "hist", "max_ms", "operation",
+        "retry_after_s", "samples", "slow", "slow_failures", "steps", "streak", "sum_ms", "tool",
     )  # fmt: skip
 
-    def __init__(self, tool: str, dependency: str, generation: int, operation: str | None, began: float) -> None:
+    def __init__(
+        self, tool: str, dependency: str, generation: int, operation: str | None, began: float, steps: Steps
+    ) -> None:
         self.tool = tool
         self.dependency = dependency
         self.generation = generation
@@ -94,7 +97,7 @@ class Slice:
         self.max_ms = 0.0
         self.hist = [0] * (len(BOUNDS_MS) + 1)
         self.streak = 0
-        self.last_step: object = None
+        self.steps = steps
         self.retry_after_s: float | None = None
         self.samples: list[tuple[Outcome, str | None, int | None, str | None, int | None, float]] = []
 
@@ -112,7 +115,7 @@ class Slice:
         run: str | None = None,
         step: int | None = None,
     ) -> None:
-        """Count one finished call that was known `at`. The parallel failures of one step extend the streak once."""
+        """Count one finished call that was known `at`. Of one step's failures only the first extends the streak."""
         self.began, self.ended = min(self.began, at), max(self.ended, at)
         self.counts[outcome] = self.counts.get(outcome, 0) + 1
         if outcome is Outcome.REJECTED:
@@ -125,11 +128,9 @@ class Slice:
         self.slow += slow
         if outcome in FAILURES:
             self.slow_failures += slow
-            if run is None or (run, step) != self.last_step:
-                self.streak += 1
-            self.last_step = (run, step)
+            self.streak += self.steps.first(None if run is None or step is None else (run, step))
         elif outcome in SUCCESSES:
-            self.streak, self.last_step = 0, None
+            self._succeeded()
         if retry_after_s is not None:
             self.retry_after_s = max(self.retry_after_s or 0.0, retry_after_s)
         if outcome not in SUCCESSES and len(self.samples) < MAX_SAMPLES:
@@ -147,12 +148,16 @@ class Slice:
         self.slow += slow
         for bucket, count in hist:
             self.hist[bucket] += count
-        self.streak, self.last_step = 0, None
+        self._succeeded()
 
     def add_rejected(self, calls: int, at: float) -> None:
         """Count calls that were answered without being made; they are no evidence."""
         self.ended = max(self.ended, at)
         self.counts[Outcome.REJECTED] = self.counts.get(Outcome.REJECTED, 0) + calls
+
+    def _succeeded(self) -> None:
+        self.streak = 0
+        self.steps.clear()
 
     def shift(self, by_s: float) -> None:
         """All of it happened that much later, or earlier by a negative number."""
@@ -172,7 +177,6 @@ class Slice:
         self.max_ms = max(self.max_ms, later.max_ms)
         self.hist = [a + b for a, b in zip(self.hist, later.hist, strict=True)]
         self.streak = later.streak if broken else self.streak + later.streak
-        self.last_step = later.last_step
         if later.retry_after_s is not None:
             self.retry_after_s = max(self.retry_after_s or 0.0, later.retry_after_s)
         self.samples = (self.samples + later.samples)[:MAX_SAMPLES]
@@ -266,6 +270,7 @@ class Outbox:
         self._seq = 0
         self._open: dict[Key, Slice] = {}
         self._held: dict[Key, list[Slice]] = {}
+        self._steps: dict[tuple[str, int], Steps] = {}
         self._trips: dict[str, Entry] = {}
         self._runs: dict[str, RunEntry] = {}
         self._overrides: dict[str, Entry] = {}
@@ -279,8 +284,19 @@ class Outbox:
             if len(self._open) >= MAX_KEYS or (key not in self._held and len(self._held) >= MAX_KEYS):
                 tool = dependency = OTHER
                 key = (tool, dependency, generation := 0)
-            found = self._open.get(key) or Slice(tool, dependency, generation, operation, at)
+            steps = self._steps_of(dependency, generation)
+            found = self._open.get(key) or Slice(tool, dependency, generation, operation, at, steps)
             self._open[key] = found
+        return found
+
+    def _steps_of(self, dependency: str, generation: int) -> Steps:
+        """What the present streak of a dependency has counted, in this slice, in those before it, by all its tools."""
+        key = (dependency, generation)
+        found = self._steps.get(key)
+        if found is None:
+            if len(self._steps) >= MAX_KEYS:
+                del self._steps[next(iter(self._steps))]
+            found = self._steps[key] = Steps()
         return found
 
     def add_trip(self, trip: Entry) -> None:

@@ -383,3 +383,16 @@ def test_sessions_in_a_streak_of_their_own_are_known(cast, frozen_clock, by_rows
 
     assert sorted(own.length for own in found.own_streaks) == [6, 6]
     assert found.active_sessions == 3
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_failures_of_steps_that_were_counted_before_leave_a_sessions_streak_as_it_is(cast, frozen_clock, by_rows):
+    """A step's late calls come in a slice of their own, whose streak is nought."""
+    for session in cast.sessions[:2]:
+        observe(session, cast.search_api, failures=6)
+        observe(session, cast.search_api, failures=3, streak=0)
+
+    found = _recounted(cast.search_api) if by_rows else _evidence(cast.search_api)
+
+    assert sorted(own.length for own in found.own_streaks) == [6, 6]
+    assert found.streak == 12 and found.failures == 18
