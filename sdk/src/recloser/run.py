@@ -690,10 +690,10 @@ class Run:
         """Count a call that went well, and judge whether it brought anything new."""
         decisions = NOTHING
         try:
-            content = result_key(result, salt=self._salt)
+            content = result_key(result, self._salt)
             with self._lock:
                 if self._result is None:
-                    decisions = self._state.record(tap.name, OK, step=step, now=ended, fingerprint=key, result=content)
+                    decisions = self._state.worked(tap.name, step, key, content)
                     if decisions:
                         self._lose(decisions, ended)
             seen = self._seen
@@ -813,7 +813,7 @@ class Run:
 
     def _settle(self, ticket: _Ticket, reading: Reading, result: Any, ended: float) -> tuple[RunDecision, ...]:
         """Count one finished call everywhere it counts: this run, this worker, the fleet."""
-        content = result_key(result, salt=self._salt) if ticket.hashes and reading.outcome in SUCCESSES else None
+        content = result_key(result, self._salt) if ticket.hashes and reading.outcome in SUCCESSES else None
         with self._lock:
             late = self._result is not None
             decisions = NOTHING if late else self._judge(ticket, reading, content, ended)

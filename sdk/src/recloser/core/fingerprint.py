@@ -19,7 +19,7 @@ SHORT = 200
 FEW = 8
 DEEPEST = 60
 MOST_NODES = 50_000
-_WIDE = 2**63
+_WIDE, _NARROW = 2**63, -(2**63)
 _AS_TEXT = frozenset({"decimal", "fractions", "datetime", "uuid", "pathlib", "ipaddress"})
 
 
@@ -204,39 +204,47 @@ def short_key(args: dict[Any, Any]) -> str | None:
     """Few flat arguments as one text, by sorted names; None where they are not few, not short, or not flat."""
     if len(args) > FEW:
         return None
-    text = "="
+    parts = []
     try:
-        for name in sorted(args) if len(args) > 1 else args:
+        for name in sorted(args):
             value = args[name]
-            if type(value) is str:
+            kind = type(value)
+            parts.append(name)
+            if kind is str:
                 value = value.strip()
-                if len(value) > SHORT or not value.isprintable() or not name.isidentifier():
+                if len(value) > SHORT:
                     return None
-                text = f"{text}\n{name}:{value}"
-            elif (number := _short_number(value)) is None or not name.isidentifier():
-                return None
+                parts.append(":")
+                parts.append(value)
             else:
-                text = f"{text}\n{name}={number}"
-    except (TypeError, AttributeError):  # a name that is no text
+                number = str(value) if kind is int and _NARROW < value < _WIDE else _short_number(value)
+                if number is None:
+                    return None
+                parts.append("=")
+                parts.append(number)
+        text = "\n".join(parts)
+    except TypeError:  # not all of the names are texts
         return None
-    return text
+    if text.count("\n") != len(parts) - 1 and parts:
+        return None  # a text of several lines: it could be read in two ways
+    return "=" + text
 
 
-def _short_number(value: Any) -> Any:
+def _short_number(value: Any) -> str | None:
     """A number, a truth value or nothing at all, as it is written; None where it is none of these, or too wide."""
     kind = type(value)
     if kind is int:
-        return value if -_WIDE < value < _WIDE else None
+        return str(value) if _NARROW < value < _WIDE else None
     if kind is float:
-        if not -_WIDE < value < _WIDE:  # not a number is not between anything, either
+        if not _NARROW < value < _WIDE:  # not a number is not between anything, either
             return None
-        return int(value) if value == int(value) else value
+        return str(int(value) if value == int(value) else value)
     if kind is bool:
         return "T" if value else "F"
     return "~" if value is None else None
 
 
-def result_key(result: Any, *, salt: bytes) -> str | None:
+def result_key(result: Any, salt: bytes) -> str | None:
     """What `result_fingerprint` tells apart, without hashing a short text."""
     if type(result) is str:
         text = result.strip()

@@ -9,7 +9,7 @@ from itertools import islice
 from recloser.core.budget import Budget, Limits, Refusal, Reservation, Spend
 from recloser.core.schema import RunPolicy
 from recloser.core.signals import MOST_REMEMBERED, Circles, Repeats, Share, Standstill
-from recloser.core.types import FAILURES, Action, Delivery, Outcome, Scope, Signal
+from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,30 +240,52 @@ class RunState:
 
         `result` is the fingerprint of its content, `at_fault` the dependencies to blame where somebody knows.
         """
+        if outcome is _OK and progress is None:
+            return self.worked(tool, step, fingerprint, result)
         entry = self._tools.get(tool) or self._stranger(tool)
-        worked = outcome is _OK or outcome is _EMPTY
-        if not worked and outcome in _NO_EVIDENCE:
+        if outcome in _NO_EVIDENCE:
             self._did_not_run(entry, outcome, fingerprint)
             return NOTHING
         if entry.policy.delivery is _OFF:
             return NOTHING
         own_step: Hashable = self._own_step() if step is None else step
         found: list[RunDecision] = []
-        if worked:
+        if outcome in SUCCESSES:
             self._succeeded(entry)
         else:
             self._failed(entry, outcome, own_step, step, fingerprint, at_fault, found)
         seen = result if outcome is _OK else _failed_result(outcome, result)
-        limit = entry.identical_limit
-        if limit is not None and fingerprint is not None and seen is not None:
-            count = entry.repeats.saw(fingerprint, seen)
-            if count >= limit:
-                self._identical(entry, fingerprint, count, limit, step, found)
-        if self._circles is not None and (names := self._circles.saw(tool, fingerprint, seen)):
-            self._oscillated(entry, names, step, found)
+        self._repeats(entry, fingerprint, seen, step, found)
         if self._standstill is not None:
             self._stood_still(self._standstill, entry, outcome, own_step, step, result, progress, found)
         return tuple(found) if found else NOTHING
+
+    def worked(self, tool: str, step: int | None, fingerprint: Hashable, result: Hashable) -> tuple[RunDecision, ...]:
+        """`record` for a call that went well, as nearly all do; by position, because that is cheaper."""
+        entry = self._tools.get(tool) or self._stranger(tool)
+        if entry.policy.delivery is _OFF:
+            return NOTHING
+        own_step: Hashable = self._own_step() if step is None else step
+        found: list[RunDecision] = []
+        self._succeeded(entry)
+        self._repeats(entry, fingerprint, result, step, found)
+        still = self._standstill
+        if still is not None and not still.supplied:
+            count = still.call(own_step, True, result)
+            if self._told or count >= (self._policy.no_progress_steps or 0):
+                self._judge_standstill(entry, count, step, found)
+        return tuple(found) if found else NOTHING
+
+    def _repeats(
+        self, entry: _Tool, call: Hashable, result: Hashable, step: int | None, found: list[RunDecision]
+    ) -> None:
+        limit = entry.identical_limit
+        if limit is not None and call is not None and result is not None:
+            count = entry.repeats.saw(call, result)
+            if count >= limit:
+                self._identical(entry, call, count, limit, step, found)
+        if self._circles is not None and (names := self._circles.saw(entry.name, call, result)):
+            self._oscillated(entry, names, step, found)
 
     def _own_step(self) -> Hashable:
         self._serial += 1
