@@ -42,7 +42,7 @@ def quiet(cast: Cast, now: datetime) -> None:
         ("edge", "host-1"),
     ):
         ProcessBeat.objects.create(
-            kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now,
+            kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now + timedelta(minutes=5),
             detail={"leader": True, "listening": True},
         )  # fmt: skip
     for place, slug in enumerate(CALM):
