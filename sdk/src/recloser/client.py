@@ -29,6 +29,7 @@ from recloser.report import RunReport, TripReport
 from recloser.run import Run
 from recloser.transport import Transport
 from recloser.version import __version__
+from recloser.wire import text_of
 from recloser.worker import WorkerBreakers
 
 log = logging.getLogger("recloser")
@@ -120,7 +121,7 @@ class Client:
             self.refreshed()
         run = Run(
             self,
-            id=id or new_id(),
+            id=new_id() if id is None else text_of(id) or new_id(),
             task_kind=task_kind,
             step_limit=step_limit,
             token_budget=token_budget,

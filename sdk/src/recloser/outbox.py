@@ -416,6 +416,8 @@ class Outbox:
         if len(batch) < 2:
             return self._shrink(batch)
         first, second = (Batch(batch.seq + n, [], [], [], batch.session) for n in (0, 1))
+        for part in (first, second):  # what is in them was known when the whole was sealed, and not when they are sent
+            part.fresh, part.sealed_at = batch.fresh, batch.sealed_at
         for name in ("observations", "trips", "runs", "overrides"):
             entries = getattr(batch, name)
             half = len(entries) // 2 if len(entries) > 1 else len(entries) * (name == "observations")

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from recloser import calls, classify, notices
@@ -34,6 +34,7 @@ from recloser.count import Line
 from recloser.guard import Obstacle, Tap, needs_hashes, obstacle, untouched
 from recloser.outbox import new_id
 from recloser.report import MAX_STEP_LINES, RunReport, TripReport
+from recloser.wire import text_of
 
 if TYPE_CHECKING:
     from recloser.client import Client
@@ -48,6 +49,8 @@ REPORT_EVERY_S = 10.0
 MOST_TICKETS = 10_000
 MOST_CHILDREN = 200
 MAX_MISSING = 200
+MOST_SPENT = 10**15
+"""More than any run uses of anything: what the wire takes."""
 KEPT_SHARE = 20
 """One healthy run in so many keeps its step log."""
 
@@ -109,7 +112,7 @@ class Run:
         self.id = id
         self.task_kind = task_kind
         self._parent = parent if isinstance(parent, Run) else None
-        self.parent_id = parent.id if isinstance(parent, Run) else parent
+        self.parent_id = parent.id if isinstance(parent, Run) else None if parent is None else text_of(parent)
         self.raise_errors = raise_errors
         self.began_at = time.monotonic()
         self.root_began_at: float = parent.root_began_at if isinstance(parent, Run) else self.began_at
@@ -227,7 +230,7 @@ class Run:
 
         The names are remembered: a notice speaks only of these. What has no name of a known shape is left in place.
         """
-        listed = list(tools or ())
+        listed = _listed(tools)
         names = [name_of(tool) for tool in listed]
         with self._lock:
             for name in names:
@@ -268,11 +271,10 @@ class Run:
         `raise_errors=True`; one that is no `Exception` (an interrupt, a cancellation) always goes on. Nothing else is
         raised.
         """
-        tap = None
-        try:  # noqa: SIM105 this is the path that must cost nothing
-            tap = self._taps[name]
-        except (KeyError, TypeError):  # no short way, or not even a name
-            pass
+        try:
+            tap: Tap | None = self._taps[name]
+        except Exception:  # no short way, or not even a name
+            tap = None
         if (
             tap is None
             or tap.pulse is not self._pulse.now
@@ -322,8 +324,8 @@ class Run:
         try:
             tap = self._taps[name]
             direct = fn.__code__.co_flags & CO_COROUTINE  # type: ignore[union-attr]
-        except (KeyError, TypeError, AttributeError):
-            pass
+        except Exception:
+            tap = None
         if (
             tap is None
             or tap.pulse is not self._pulse.now
@@ -366,6 +368,7 @@ class Run:
 
         With an `id`, the `record` of the same id belongs to it; without one, calls of a name end as they began.
         """
+        name = _named(name)
         answer = self._ask(name, args, idempotency_key)
         if isinstance(answer, dict):
             return answer
@@ -399,14 +402,14 @@ class Run:
         By its outcome, its exception, or its result. Returns the structured result to give the model for a failure,
         else None.
         """
-        now = time.monotonic()
+        name, now = _named(name), time.monotonic()
         with self._lock:
             ticket = self._claimed(name, id)
         if ticket is None:
             with self._lock:
                 ticket = self._ticket(name)
             ticket.call = self._key(ticket, args)
-            ticket.began = now - _amount(seconds or 0.0)
+            ticket.began = now
         reading = self._read(ticket, outcome, result, error, status)
         if seconds is not None:
             ticket.began = now - _amount(seconds)
@@ -415,8 +418,8 @@ class Run:
             error=reading.error,
             text=reading.text,
             status=status if status is not None else reading.status,
-            retry_after_s=retry_after_s if retry_after_s is not None else reading.retry_after_s,
-            attempts=max(attempts, reading.attempts),
+            retry_after_s=classify.seconds(retry_after_s) if retry_after_s is not None else reading.retry_after_s,
+            attempts=max(int(_amount(attempts)), reading.attempts),
             at_fault=dependency or reading.at_fault,
         )
         decisions = self._settle(ticket, reading, result, now)
@@ -432,7 +435,7 @@ class Run:
     def replaced(self, tool: str, by: str) -> None:
         """Say that another tool really answered in the place of a missing one; the policy's fallback is noticed."""
         with self._lock:
-            self._replaced_by[tool] = by
+            self._replaced_by[_named(tool)] = _named(by)
 
     def compaction(self) -> None:
         """The context was shortened: repetitions are forgotten, failures are not."""
@@ -485,8 +488,9 @@ class Run:
         block = self._block()
         own_words = {name: self._rule(name)[1].policy.user_text for name in block.tools}
         sentence = disclosure(block, own_words) or None
-        text = text if text is None or isinstance(text, str) else str(text)
-        said = disclosed(text or "", block, consumer_shows_block=shows_block, own_words=own_words)
+        said = disclosed(
+            "" if text is None else text_of(text), block, consumer_shows_block=shows_block, own_words=own_words
+        )
         return RunResult(block.degraded, block.to_dict(), sentence, said, block.ended_by)
 
     def _block(self) -> Degradation:
@@ -717,8 +721,7 @@ class Run:
         idempotency_key: str | None,
         classifier: Classifier | None,
     ) -> Any:
-        if not isinstance(name, str):
-            name = str(name)[:200]
+        name = _named(name)
         if fn is None:
             return self._invented(name)
         asked = self._leave(name, args, idempotency_key)
@@ -745,8 +748,7 @@ class Run:
         idempotency_key: str | None,
         classifier: Classifier | None,
     ) -> Any:
-        if not isinstance(name, str):
-            name = str(name)[:200]
+        name = _named(name)
         if fn is None:
             return self._invented(name)
         asked = self._leave(name, args, idempotency_key)
@@ -787,11 +789,32 @@ class Run:
         return self._answer(ticket, reading, decisions)
 
     def _returned(self, ticket: _Ticket, result: Any, ended: float, classifier: Classifier | None) -> Any:
+        if type(result) is CoroutineType:
+            return self._returned_later(ticket, result, classifier)
         try:
             self._settle(ticket, classify.of_result(result, ticket.rule.policy, classifier), result, ended)
         except Exception:
             log.exception("recloser: a finished call could not be counted")
         return result
+
+    def _returned_later(self, ticket: _Ticket, result: Any, classifier: Classifier | None) -> Any:
+        """An async tool came through `call`: it has not begun; it counts when whoever awaits it sees its end."""
+        if ("", "async") not in self._told:
+            self._told.add(("", "async"))
+            log.warning("recloser: %s is async and was given to `call`; await it, or better use `acall`", ticket.name)
+
+        async def ending() -> Any:
+            ticket.began = monotonic()
+            try:
+                found = await result
+            except BaseException as problem:
+                answer = self._raised(ticket, problem)
+                if answer is None:
+                    raise
+                return answer
+            return self._returned(ticket, found, monotonic(), classifier)
+
+        return ending()
 
     def _read(
         self,
@@ -1079,9 +1102,26 @@ def _lines(log: Iterable[Line], salt: bytes) -> Iterable[dict[str, Any]]:
         }
 
 
+def _named(name: Any) -> str:
+    """A name, whatever stands in its place."""
+    return name if isinstance(name, str) else text_of(name)[:200]
+
+
+def _listed(tools: Any) -> list[Any]:
+    """An array of tools; what is none is an empty one. An exception of the caller's own generator is its own."""
+    try:
+        entries = iter(() if tools is None else tools)
+    except TypeError:
+        log.warning("recloser: the tools are no array but a %s; nothing is shown", type(tools).__name__)
+        return []
+    return list(entries)
+
+
 def _spend(estimate: int | Mapping[str, float] | Spend | None) -> Spend | None:
-    if estimate is None or isinstance(estimate, Spend):
-        return estimate
+    if estimate is None:
+        return None
+    if isinstance(estimate, Spend):
+        return Spend(int(_amount(estimate.tokens)), _amount(estimate.cost))
     if isinstance(estimate, Mapping):
         return Spend(int(_amount(estimate.get("tokens", 0))), _amount(estimate.get("cost", 0.0)))
     return Spend(int(_amount(estimate)))
@@ -1089,9 +1129,11 @@ def _spend(estimate: int | Mapping[str, float] | Spend | None) -> Spend | None:
 
 def _amount(value: Any) -> float:
     """A number that can be added up; anything else counts as nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    return max(0, value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0.0
+    return min(max(0, value), MOST_SPENT)
 
 
 def _least(policy: Any, declared: Any) -> Any:

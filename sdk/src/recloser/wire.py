@@ -136,6 +136,7 @@ def _each(fit: Fit, *names: str) -> dict[str, Fit]:
 _FIELDS: Mapping[str, Fit] = {
     **_each(_name, "tool", "dependency", "replaced_by", "instance", "agent", "environment"),
     **_each(functools.partial(_text, MAX_WORD), "error", "cause", "policy", "args", "result"),
+    **_each(functools.partial(_text, MAX_NAME), "end_cause", "operation", "task_kind"),
     **_each(functools.partial(_text, MAX_REASON), "reason"),
     **_each(_prose, "disclosure"),
     **_each(_id, "id", "run", "parent"),
