@@ -204,6 +204,7 @@ def test_through_a_tunnel_the_certificate_is_still_the_control_planes(plane, cer
     client = Client(f"https://localhost:{plane.port}", plane.key, cache_dir=False, pace=FAST)
     try:
         work(client, plane)
+        assert proxied.heads
         assert all(head.startswith(b"CONNECT localhost:") for head in proxied.heads)
         assert b"Bearer" not in b"".join(proxied.heads)
     finally:

@@ -32,6 +32,7 @@ def test_finished_calls_arrive_with_their_outcomes_and_times(plane, connect):
     assert part["streak"] == 1
     assert part["samples"][0]["error"] == "ToolFailure"
     assert sum(part["latency_ms"]["hist"]) == sum(part["counts"].values())
+    assert plane.stored("observations")
     assert all(part["age_s"] < 5 for part in plane.stored("observations"))
 
 
@@ -90,6 +91,7 @@ def test_a_batch_is_sent_again_unchanged_but_for_its_ages(plane, connect):
     first, again = plane.attempts[0], plane.attempts[1]
     assert first["seq"] == again["seq"] == 1
     assert [part["counts"] for part in first["observations"]] == [part["counts"] for part in again["observations"]]
+    assert first["observations"]
     assert all(
         later["age_s"] >= sooner["age_s"]
         for sooner, later in zip(first["observations"], again["observations"], strict=True)

@@ -124,6 +124,7 @@ def test_what_was_frozen_is_told_with_its_true_age(plane, invoked):
     assert client.status()["outbox"]["waiting"]
     sleep(client, 3600.0)
     assert client.flush(5)
+    assert plane.stored("observations") and plane.stored("trips") and plane.stored("runs")
     assert all(3600 <= part["age_s"] < 3660 for part in plane.stored("observations"))
     assert all(3600 <= part["samples"][0]["age_s"] < 3660 for part in plane.stored("observations"))
     assert all(3600 <= trip["age_s"] < 3660 for trip in plane.stored("trips"))
@@ -161,6 +162,7 @@ def test_a_wall_clock_that_is_set_back_makes_nothing_younger(plane, invoked):
     invoke(client)
     sleep(client, -3600.0)
     assert client.flush(5)
+    assert plane.stored("observations")
     assert all(part["age_s"] < 60 for part in plane.stored("observations"))
 
 

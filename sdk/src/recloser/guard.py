@@ -32,7 +32,8 @@ class Obstacle:
 class Tap:
     """The short way of one tool in one run, good for one `pulse`: nothing stands against its calls, or `answer` does.
 
-    It stands for its calls in the queue of finished ones, so that nothing has to be made for each.
+    It stands for its calls in the queue of finished ones, so that nothing has to be made for each. `plain`: no rule
+    compares the calls, which the built-in policy's `identical_calls` does.
     """
 
     __slots__ = (

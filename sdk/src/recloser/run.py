@@ -1,8 +1,11 @@
 """What an agent holds: one task execution, its tools, its budget, and at its end what it had to do without.
 
-The short way through `call` and `acall` is a `Tap`: it makes nothing but the line it leaves, and holds a lock only
-while calls are compared. Everything else goes through `_Ticket`s: asked for before a call, handed back after it, so
-that loops which dispatch by themselves are served by the same rules. No lock is held during a call.
+The short way through `call` and `acall` is a `Tap`. Where no rule compares a tool's calls it makes nothing but the line
+it leaves, and holds no lock. Under the built-in policy calls are compared (`identical_calls`): then it makes a key of
+the arguments and one of the result too, and holds the run's own lock while each is looked up.
+
+Everything else goes through `_Ticket`s: asked for before a call, handed back after it, so that loops which dispatch by
+themselves are served by the same rules. No lock is held during a call.
 Lock order: the client's, then the run's; whoever holds a run's lock never asks for the client's.
 """
 
