@@ -6,10 +6,10 @@ PYTEST_ARGS ?= -q
 COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up test demo check lint types format lock clean reset
+.PHONY: help setup setup-dev up test demo screenshots check lint types format docs lock clean reset
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with what running needs (up, test and demo do it by themselves)
 	@$(PYTHON) deploy/install.py
@@ -26,6 +26,9 @@ test: check ## Run the linters and all tests (PYTEST_ARGS="-k name" narrows the 
 demo: setup ## Show an outage from beginning to end on recorded runs (CHECK=1: headless, as JSON)
 	@exec $(VENV)/python -m demo $(if $(CHECK),--check)
 
+screenshots: setup-dev ## Take every page light, dark and on a phone, from a night made up (OUT=folder)
+	@RECLOSER_SHOTS="$(if $(OUT),$(OUT),docs/images/pages)" $(VENV)/python -m pytest -q tests/e2e/test_screenshots.py
+
 check: lint types ## Run the linters, the type checker, the import contracts and the migrations check
 	@$(VENV)/lint-imports --no-cache > /dev/null || $(VENV)/lint-imports
 	@$(VENV)/python -m deploy.local.servers run $(MANAGE) makemigrations --check --dry-run
@@ -41,13 +44,17 @@ format: setup-dev ## Put the code into form
 	@$(VENV)/ruff check --fix-only --quiet .
 	@$(VENV)/ruff format .
 
+docs: setup-dev ## Build the documentation into site/ (strict: a warning fails it)
+	@$(VENV)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --jobs auto docs site
+	@echo "recloser: open site/index.html"
+
 lock: setup-dev ## Resolve the *.in files anew (UPGRADE=1: take the newest versions)
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) requirements-dev.in -o requirements-dev.lock
-	@for name in requirements requirements-setup requirements-embedded; do \
+	@for name in requirements requirements-setup requirements-embedded requirements-docs; do \
 		$(COMPILE) $(if $(UPGRADE),--upgrade) -c requirements-dev.lock $$name.in -o $$name.lock || exit 1; done
 
 clean: ## Remove what can be made again: .venv and caches, not the data
-	@rm -rf .venv staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv site staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset: setup ## Remove this machine's data: circuits, runs, users, keys and secrets (asks first; YES=1 does not)

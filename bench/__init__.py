@@ -1,0 +1,1 @@
+"""Figures, never tests: each script prints what it measured, and the ratios, in one run."""

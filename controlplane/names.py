@@ -1,6 +1,9 @@
 """Names in addresses: whatever an agent calls a dependency or tool, its address has one unambiguous segment."""
 
+import re
 from urllib.parse import quote, unquote
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class NameConverter:
@@ -14,7 +17,7 @@ class NameConverter:
     def to_python(self, value: str) -> str:
         """The name itself; ValueError, so no such address, where the bytes are no text or no name."""
         name = unquote(value.replace("%", "~25").replace("~", "%"), errors="strict")
-        if not name.isprintable():
+        if _CONTROL.search(name):
             raise ValueError("no name has control characters")
         return name
 

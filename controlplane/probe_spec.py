@@ -102,18 +102,23 @@ def same_json(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
-def _url(value: Any) -> str:
-    text = _text(value, "url", 2000)
+def web_address(value: Any, where: str, longest: int = 2000) -> str:
+    """An address that a request can be sent to, of a probe or a webhook; raise BadSpec for any other."""
+    text = _text(value, where, longest)
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
         usable = False
     if not usable or any(ord(each) <= 32 or ord(each) == 127 for each in text):
-        raise BadSpec("url", "this is not a web address", "write http:// or https://, a host and a path")
+        raise BadSpec(where, "this is not a web address", "write http:// or https://, a host and a path")
     if "@" in parts.netloc:
-        raise BadSpec("url", "it holds a user name or password", "move it to a secret Authorization header")
+        raise BadSpec(where, "it holds a user name or password", "leave them out: a probe has secret headers for them")
     return text
+
+
+def _url(value: Any) -> str:
+    return web_address(value, "url")
 
 
 def _method(value: Any) -> str:

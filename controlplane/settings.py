@@ -168,6 +168,18 @@ EMAIL_URL = env.str("RECLOSER_EMAIL_URL", "")
 """smtp://user:password@host:port (smtps:// for TLS); without it e-mail channels say so and fail."""
 EMAIL_FROM = env.str("RECLOSER_EMAIL_FROM", "recloser@localhost")
 
+KEEP_OBSERVATIONS_HOURS = env.int("RECLOSER_KEEP_OBSERVATIONS_HOURS", 48)
+"""Raw rows; at least 48, which a streak may reach back. Whole days are dropped, and only what is rolled up."""
+KEEP_MINUTES_DAYS = env.int("RECLOSER_KEEP_MINUTES_DAYS", 14)
+KEEP_HOURS_DAYS = env.int("RECLOSER_KEEP_HOURS_DAYS", 366)
+KEEP_AUDIT_DAYS = env.int("RECLOSER_KEEP_AUDIT_DAYS", 400)
+KEEP_RUNS_DAYS = env.int("RECLOSER_KEEP_RUNS_DAYS", 366)
+"""Degraded and failed runs, and a share of the rest; their figures by the hour are kept for ever."""
+KEEP_ALL_RUNS_DAYS = env.int("RECLOSER_KEEP_ALL_RUNS_DAYS", 14)
+KEEP_RUNS_SHARE = env.float("RECLOSER_KEEP_RUNS_SHARE", 0.1)
+"""Of runs that lacked nothing and ended well, the part that is kept beyond."""
+KEEP_STEP_LOGS_DAYS = env.int("RECLOSER_KEEP_STEP_LOGS_DAYS", 90)
+
 REST_FRAMEWORK: dict[str, object] = {"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None}
 
 LOGGING = {

@@ -15,12 +15,14 @@ from django.views.decorators.cache import never_cache
 from controlplane.models import Environment, User
 from controlplane.permissions import VIEW
 from controlplane.services import audit
+from dashboard import build
 from dashboard.respond import problem
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 READING = frozenset({"GET", "HEAD"})
+OUTDATED = "recloser:outdated"
 
 
 def needs(permission: str = VIEW) -> Callable[[View[P]], View[P]]:
@@ -34,6 +36,8 @@ def needs(permission: str = VIEW) -> Callable[[View[P]], View[P]]:
                 return to_sign_in(request)
             if not request.user.has_perm(permission):
                 return refused(request, permission, kwargs)
+            if build.is_outdated(request):
+                return _from_an_old_page(request, kwargs, lambda: view(request, *args, **kwargs))
             return view(request, *args, **kwargs)
 
         return cast(View[P], guarded)
@@ -75,7 +79,24 @@ def refused(request: HttpRequest, permission: str, target: Any) -> HttpResponse:
     )
 
 
-def _record(request: HttpRequest, target: Any) -> None:
+def _from_an_old_page(request: HttpRequest, target: Any, read: Callable[[], HttpResponse]) -> HttpResponse:
+    """A page older than the server may read on, and is told so; what it wants to change is refused, on record."""
+    if request.method in READING:
+        response = read()
+    else:
+        _record(request, target, "the page was older than the server")
+        response = problem(
+            request,
+            status=409,
+            title="This page is older than the server",
+            message="Recloser was updated since you opened it. Nothing was changed.",
+            mend="Load the page anew, look, and decide again.",
+        )
+    response["HX-Trigger"] = OUTDATED
+    return response
+
+
+def _record(request: HttpRequest, target: Any, why: str = "the role does not grant it") -> None:
     match = request.resolver_match
     slug = target.get("environment", "")
     environment = Environment.objects.filter(slug=slug).values_list("pk", flat=True).first()
@@ -85,7 +106,7 @@ def _record(request: HttpRequest, target: Any) -> None:
         target=str(target.get("dependency") or request.path)[:200],
         accepted=False,
         environment_id=environment,
-        reason="the role does not grant it",
+        reason=why,
     )
 
 

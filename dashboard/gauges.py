@@ -41,6 +41,11 @@ def _at_stake(page: CircuitPage) -> Trip | None:
     return page.trip if running else None
 
 
+def of_signal(trip: Trip) -> Gauge:
+    """The one value that tripped."""
+    return _rated(trip.signal, words.measured(trip), words.threshold(trip))
+
+
 def _of_trip(trip: Trip, policy: CircuitPolicy) -> list[Gauge]:
     value, limit = words.measured(trip), words.threshold(trip)
     evidence = trip.evidence if isinstance(trip.evidence, dict) else {}
@@ -65,9 +70,9 @@ def _of_window(page: CircuitPage, policy: CircuitPolicy) -> list[Gauge]:
 
 
 def _rated(signal: str, value: float | None, limit: float | None) -> Gauge:
-    if signal == "consecutive_failures":
-        return _counted("failures in a row", value or 0, limit, "trips at")
-    label = {"failure_rate": "of calls failed", "slow_call_rate": "of calls were slow"}.get(signal, signal)
+    label = words.RATES.get(signal)
+    if label is None:
+        return _counted(words.COUNTS.get(signal, signal), value or 0, limit, "trips at")
     against = f"trips at {words.percent(limit)}" if limit is not None else "off"
     return Gauge(label, value, limit, words.percent(value), against)
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recloser.core.policy import CIRCUIT_FIELDS, CircuitPolicy, Field, Resolved
+from recloser.core.policy import CIRCUIT_FIELDS, RUN_FIELDS, CircuitPolicy, Field, Resolved, RunPolicy
 
-from dashboard import words
+from dashboard.policy_form import shown
+
+KEYS = frozenset(
+    {
+        "delivery", "degraded_behaviour", "fallback_tool", "consecutive_failures", "short_run_consecutive_failures",
+        "dependency_consecutive_failures", "semantic_failures", "semantic_remove_after", "identical_calls",
+        "repeat_at_once", "retry_ambiguous", "never_open",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,30 +27,28 @@ class PolicyRow:
     help: str
     value: str
     origin: str
+    key: bool = False
+    """Of those that people ask for first."""
 
 
 def of_circuit(resolved: Resolved[CircuitPolicy]) -> list[PolicyRow]:
     """Every field of a circuit's policy."""
+    return _rows(resolved, CIRCUIT_FIELDS)
+
+
+def of_run(resolved: Resolved[RunPolicy]) -> list[PolicyRow]:
+    """Every field of a tool's policy."""
+    return _rows(resolved, RUN_FIELDS)
+
+
+def _rows(resolved: Resolved[Any], fields: Mapping[str, Field]) -> list[PolicyRow]:
     return [
         PolicyRow(
-            name.replace("_", " "), row.help, _shown(row, getattr(resolved.policy, name)), resolved.origins[name].value
+            name.replace("_", " "),
+            row.help,
+            shown(row, getattr(resolved.policy, name)).replace("_", " "),
+            resolved.origins[name].value,
+            name in KEYS,
         )
-        for name, row in CIRCUIT_FIELDS.items()
+        for name, row in fields.items()
     ]
-
-
-def _shown(row: Field, value: Any) -> str:
-    if value is None:
-        return "off"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ", ".join(words.percent(each) for each in value) or "none"
-    match row.unit:
-        case "share":
-            return words.percent(value)
-        case "s":
-            return f"{value:g} s"
-        case "ms":
-            return f"{value:g} ms"
-    return f"{value:g}" if isinstance(value, int | float) else str(value)

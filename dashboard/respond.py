@@ -33,6 +33,7 @@ def rights(request: HttpRequest) -> dict[str, Any]:
         "may_operate": request.user.has_perm(OPERATE),
         "may_quarantine": request.user.has_perm(QUARANTINE),
         "may_edit": request.user.has_perm(EDIT_POLICY) or request.user.has_perm(OPERATE),
+        "may_edit_policy": request.user.has_perm(EDIT_POLICY),
         "may_administer": request.user.has_perm(ADMINISTER),
         "version": settings.VERSION,
         "public_url": settings.PUBLIC_URL,

@@ -10,6 +10,7 @@ from recloser.core.policy import CircuitPolicy, RunPolicy
 from controlplane.models import Transition, Trip
 from controlplane.selectors.board import Instead
 from controlplane.selectors.circuits import Callers, Standing
+from controlplane.selectors.runs import Why
 
 KINDS: Mapping[str, str] = {
     "closed": "Closed",
@@ -48,6 +49,41 @@ CAUSES: Mapping[str, str] = {
     "operator": "by hand",
     "override_expired": "override expired",
 }
+RATES: Mapping[str, str] = {
+    "failure_rate": "of calls failed",
+    "slow_call_rate": "of calls were slow",
+    "run_failure_rate": "of the run's calls failed",
+}
+COUNTS: Mapping[str, str] = {
+    "consecutive_failures": "failures in a row",
+    "semantic_failures": "rejected calls in a row",
+    "identical_calls": "identical calls",
+    "oscillation": "rounds of the same circle",
+    "no_progress": "steps without progress",
+    "budget_burn": "times a healthy run's spending",
+    "unknown_tool": "calls of tools that are not there",
+    "step_limit": "steps",
+    "token_budget": "tokens",
+    "cost_budget": "spent",
+    "wall_clock": "seconds",
+}
+TAKEN: Mapping[str, str] = {
+    **SIGNALS,
+    "failure_rate": "too many calls failed",
+    "consecutive_failures": "failures in a row",
+    "operator": "held open by hand",
+}
+OUTCOMES: Mapping[str, str] = {
+    "ok": "ok",
+    "empty": "empty",
+    "retryable_error": "failed",
+    "timeout": "timed out",
+    "rate_limited": "rate limited",
+    "semantic_error": "rejected arguments",
+    "unknown_tool": "no such tool",
+    "cancelled": "cancelled",
+    "rejected": "turned away by us",
+}
 VERDICTS: Mapping[str, str] = {"good": "passed", "bad": "failed", "inconclusive": "inconclusive"}
 FAULTS: Mapping[str, str] = {
     "timeout": "no answer in time",
@@ -69,6 +105,30 @@ CLASSES: Mapping[str, str] = {
     "unknown": "class unknown",
 }
 SCOPES: Mapping[str, str] = {"run": "this run", "worker": "one worker", "fleet": "the fleet"}
+DELIVERIES: Mapping[str, str] = {"enforce": "acted upon", "observe": "only watched", "off": "off"}
+MARKS: Mapping[str, str] = {"false": "marked as false", "unmarked": "not marked"}
+FIGURES: Mapping[str, tuple[str, str]] = {
+    "calls": ("calls in the window", "min_calls"),
+    "failures": ("of them failed", ""),
+    "slow": ("of them slow", ""),
+    "streak": ("failures in a row", ""),
+    "witnesses": ("workers that saw it", "min_workers"),
+    "window_s": ("seconds in the window", ""),
+    "step_limit": ("step limit", ""),
+}
+DELIVERED: Mapping[str, str] = {"pending": "waiting", "sent": "sent", "dead": "given up"}
+EVENTS: Mapping[str, str] = {
+    "opened": "opened",
+    "locked_out": "locked out",
+    "closed": "closed",
+    "worker_fault": "worker fault",
+    "quorum_short": "quorum out of reach",
+    "untestable": "nobody can test it",
+    "scheduler_silent": "scheduler silent",
+    "resolved": "resolved",
+    "test": "test message",
+}
+NOTHING: Mapping[str, str] = {}
 ACTIONS: Mapping[str, str] = {
     "advise": "the model was advised",
     "block_call": "the call was blocked",
@@ -92,6 +152,11 @@ def percent(share: float | None) -> str:
     if 0 < share < 0.01:
         return "<1\u00a0%"
     return f"{round(share * 100)}\u00a0%"
+
+
+def figure(value: float) -> str:
+    """A count as people read it: `12 000`, `0.41`."""
+    return f"{value:,.0f}".replace(",", "\u00a0") if value == int(value) else f"{value:,.2f}".replace(",", "\u00a0")
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -137,9 +202,12 @@ def cause(trip: Trip, policy: CircuitPolicy) -> str:
     if trip.signal == "slow_call_rate" and calls is not None and slow is not None:
         return f"{slow:.0f} of {calls:.0f} calls were slow in {window}{seen}; trips at {percent(limit)}"
     value = measured(trip)
-    if trip.signal == "consecutive_failures" and value is not None:
-        return f"{value:.0f} failures in a row{seen}; trips at {limit or 0:.0f}"
-    return f"{SIGNALS.get(trip.signal, 'a signal')}{_figures(value, limit)}{seen}"
+    if value is None or limit is None:
+        return f"{SIGNALS.get(trip.signal, 'a signal')}{seen}"
+    if trip.signal in RATES:
+        return f"{percent(value)} {RATES[trip.signal]}{seen}; trips at {percent(limit)}"
+    counted = COUNTS.get(trip.signal, SIGNALS.get(trip.signal, trip.signal))
+    return f"{figure(value)} {counted}{seen}; trips at {figure(limit)}"
 
 
 def measured(trip: Trip) -> float | None:
@@ -150,6 +218,18 @@ def measured(trip: Trip) -> float | None:
 def threshold(trip: Trip) -> float | None:
     """The limit it was held against."""
     return _named(trip.threshold, trip.signal, "threshold", "value")
+
+
+def figures(trip: Trip) -> list[tuple[str, str, str]]:
+    """What else was measured when it tripped: name, value, and what was wanted of it where that is known."""
+    seen = trip.evidence if isinstance(trip.evidence, dict) else {}
+    limits = trip.threshold if isinstance(trip.threshold, dict) else {}
+    rows = ((label, number(seen.get(name)), number(limits.get(wanted))) for name, (label, wanted) in FIGURES.items())
+    return [
+        (label, f"{value:g}", "" if limit is None else f"{limit:g}")
+        for label, value, limit in rows
+        if value is not None
+    ]
 
 
 def _named(values: Any, *keys: str) -> float | None:
@@ -163,12 +243,6 @@ def _witnesses(evidence: Mapping[str, Any]) -> str:
     given = evidence.get("witnesses", evidence.get("workers"))
     count = len(given) if isinstance(given, list | tuple) else number(given)
     return f", from {plural(int(count), 'worker')}" if count else ""
-
-
-def _figures(value: float | None, limit: float | None) -> str:
-    if value is None or limit is None:
-        return ""
-    return f": {value:g}, trips at {limit:g}"
 
 
 def why(standing: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:
@@ -189,6 +263,23 @@ def why(standing: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:
 def sentence(text: str) -> str:
     """With a capital."""
     return text[:1].upper() + text[1:]
+
+
+def why_missing(found: Why) -> str:
+    """Why a tool was not there for a run, in one sentence."""
+    lack = found.lack or {}
+    behind = str(lack.get("dependency") or "")[:200]
+    if found.transition is not None and found.trip is None:
+        return f"{found.transition.actor or 'An operator'} held {behind} open, so every run went without it."
+    shown = cause(found.trip, CircuitPolicy()) if found.trip else str(TAKEN.get(str(lack.get("cause")), "a signal"))
+    match lack.get("scope"):
+        case "run":
+            return f"This run's own breaker took it away: {shown}."
+        case "worker":
+            return f"The breaker of the worker that it ran on was open for {behind}: {shown}."
+        case "fleet":
+            return f"The circuit of {behind} was open for the whole fleet: {shown}."
+    return f"It was taken away: {shown}."
 
 
 def behaviour(policy: RunPolicy) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.contrib.auth.hashers import make_password
+from django.db import connection
 from recloser.core.types import SideEffectClass
 
 from controlplane.models import (
@@ -29,6 +30,7 @@ from controlplane.models import (
     Worker,
 )
 from controlplane.models.access import Role
+from controlplane.services import access
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 PASSWORD = "correct horse battery staple"
@@ -140,6 +142,17 @@ def key(agent: Agent, token: str, *, at: datetime = NOON) -> AgentKey:
     return AgentKey.objects.create(
         environment=agent.environment, agent=agent, prefix=prefix, digest=digest, created_at=at, created_by="ada"
     )
+
+
+def key_of(token: str) -> AgentKey | None:
+    """The key that a token is, found as the edge finds it; None if it is nobody's."""
+    read = access.read_token(token)
+    if read is None:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(access.LOOKUP, [read.prefix])
+        found = cursor.fetchone()
+    return AgentKey.objects.get(pk=found[0]) if found and access.matches(read, found[1]) else None
 
 
 def worker(key: AgentKey, instance: str, *, at: datetime = NOON) -> Worker:

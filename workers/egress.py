@@ -59,7 +59,7 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
     """httpx's own transport over a guarded pool; proxies named in the environment are not used."""
 
     def __init__(self, backend: httpcore.AsyncNetworkBackend, tls: ssl.SSLContext) -> None:
-        super().__init__(verify=tls, trust_env=False)
+        # httpx's own constructor would only make a pool, and one that is not guarded
         self._pool = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend, max_keepalive_connections=0)
 
 

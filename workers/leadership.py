@@ -1,7 +1,8 @@
 """Who leads: the one scheduler whose own connection holds an advisory lock in Postgres.
 
 The lock dies with the connection, so a killed leader is succeeded as soon as its socket closes, and one whose machine
-vanished as soon as the keepalives fail. Never through a transaction pooler: the lock belongs to a session.
+vanished as soon as the keepalives fail. One that hangs with its socket open is ended by whoever stands by, and finds
+its connection gone before it acts again. Never through a transaction pooler: the lock belongs to a session.
 """
 
 from datetime import datetime
@@ -15,6 +16,12 @@ from controlplane.services.system import DUE_CHANNEL
 LOCK_KEY = int.from_bytes(b"recloser")
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 2, "keepalives_interval": 1, "keepalives_count": 3}
 LIMITS = {"connect_timeout": 3, "tcp_user_timeout": 5000}
+_END_HOLDER = f"""
+SELECT count(pg_terminate_backend(pid)) FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND classid = {LOCK_KEY >> 32} AND objid = {LOCK_KEY & 0xFFFFFFFF}
+"""  # noqa: S608
 NOT_FOR_LIBPQ = ("pool", "cursor_factory", "context", "prepare_threshold", "server_side_binding", "isolation_level")
 
 
@@ -36,6 +43,10 @@ class Leadership:
             self._connected().execute(f"LISTEN {DUE_CHANNEL}")
             self.held = True
         return self.held
+
+    def end_holder(self) -> bool:
+        """End the connection of whoever holds the lock, and with it the lock; whether there was one to end."""
+        return bool(self._value(_END_HOLDER))
 
     def wait(self, timeout_s: float) -> None:
         """Return at the first notification of due work, or when the time is up; several are one."""

@@ -19,18 +19,23 @@ from django.db import InterfaceError, OperationalError, connection
 
 from controlplane import clock
 from controlplane.selectors import due
-from controlplane.services import alerts, circuits, partitions, probes, runs, system
+from controlplane.services import alert_causes, alerts, circuits, clock_steps, partitions, probes, runs, system
 from workers import database
 from workers.beats import own_name
 from workers.handoff import BATCH, Handoff
 from workers.leadership import Leadership
 from workers.steps import ClockSteps
 from workers.tasks.alerts import run_deliveries
+from workers.tasks.housekeeping import run_chores
 from workers.tasks.probes import run_rounds, run_tests
 
 LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
 STANDBY_S = 0.5
+HUNG_S = 15.0
+"""A leader that has not been heard for so long, while another stands by, has its lock taken away."""
 BEAT_S = 2.0
+CHORE_S = 60.0
+"""A chore that nobody has begun by then is left to its next time."""
 AT_ONCE, A_FEW = 200, 50
 """Of each kind of work, the most that one tick takes; a few of what is done here, so that probes do not wait for it."""
 
@@ -41,11 +46,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Chore:
-    """Housekeeping that is done now and then."""
+    """Housekeeping that is done now and then: here, or where there is no `work`, by a Celery worker."""
 
     name: str
     every_s: float
-    work: Callable[[datetime], object]
+    work: Callable[[datetime], object] | None = None
     next_at: float = 0.0
 
 
@@ -60,14 +65,19 @@ class Scheduler:
     _failing: set[str] = field(default_factory=set)
     _lag_s: float = 0.0
     _next_beat_at: float = 0.0
+    _refused_at: float | None = None
     _away: bool = False
 
     def __post_init__(self) -> None:
         self._chores = (
             Chore("make partitions", 600.0, lambda now: partitions.make_ahead(now=now)),
-            Chore("drop partitions", 3600.0, lambda now: partitions.drop_old(now=now)),
             Chore("abandon lost runs", 15.0, lambda now: runs.abandon_lost(now=now)),
-            Chore("prune", 3600.0, _prune),
+            Chore("tell causes", 2.0, lambda now: alert_causes.dispatch_due_causes(now=now)),
+            Chore("judge by rows", 10.0),
+            Chore("roll up", 10.0),
+            Chore("add up runs", 60.0),
+            Chore("drop partitions", 3600.0),
+            Chore("prune", 3600.0),
         )
 
     def stop(self) -> None:
@@ -95,14 +105,29 @@ class Scheduler:
         self._away = False
         led = self.leadership.held
         if not self.leadership.take():
+            self._succeed_the_hung()
             self._beat()
             self._stopping.wait(STANDBY_S)
             return
+        self._refused_at = None
         if not led:
             log.info("leading", name=own_name())
         self.tick()
         self._beat()
         self.leadership.wait(self._sleep_s())
+
+    def _succeed_the_hung(self) -> None:
+        """A leader is heard, or has only just begun; or else it hangs, and its lock is freed for the next turn."""
+        if self._refused_at is None:
+            self._refused_at = time.monotonic()
+        if time.monotonic() - self._refused_at < HUNG_S:
+            return
+        heard, now = due.scheduler_heard_at(), clock.now()
+        if heard is not None and (now - heard).total_seconds() < HUNG_S:
+            return
+        self._refused_at = None
+        if self.leadership.end_holder():
+            log.warning("the leader hangs: its connection was ended", unheard_for_s=HUNG_S)
 
     def tick(self) -> None:
         """Do once what is due now."""
@@ -113,8 +138,7 @@ class Scheduler:
         self._try("announce", lambda: alerts.dispatch_due_transitions(now=clock.now(), limit=AT_ONCE))
         self._try("deliver", self._deliveries)
         self._try("try-outs", self._tests)
-        for chore in self._chores:
-            self._chore(chore)
+        self._try("housekeeping", self._housekeeping)
 
     def _probes(self) -> None:
         """By the batch, so that the first is asked while the next is claimed."""
@@ -143,10 +167,18 @@ class Scheduler:
             ids = probes.claim_tests(now=clock.now(), limit=AT_ONCE)
             self.handoff.give(run_tests, [str(each) for each in ids], expires_s=probes.TEST_LIMIT.total_seconds())
 
-    def _chore(self, chore: Chore) -> None:
-        if time.monotonic() >= chore.next_at:
+    def _housekeeping(self) -> None:
+        """What may take long is somebody else's, so that no probe waits for it."""
+        due = [chore for chore in self._chores if time.monotonic() >= chore.next_at]
+        for chore in due:
             chore.next_at = time.monotonic() + chore.every_s
-            self._try(chore.name, lambda: chore.work(clock.now()))
+            if chore.work is not None:
+                self._chore(chore.name, chore.work)
+        if self.handoff.room:
+            self.handoff.give(run_chores, [chore.name for chore in due if chore.work is None], expires_s=CHORE_S)
+
+    def _chore(self, name: str, work: Callable[[datetime], object]) -> None:
+        self._try(name, lambda: work(clock.now()))
 
     def _try(self, name: str, work: Callable[[], object]) -> None:
         """A job that fails is told once, shown in the beat and tried again; only a lost database ends the turn."""
@@ -170,6 +202,7 @@ class Scheduler:
             log.warning("the database clock has stepped", by_s=round(step_s, 3))
             self._try("shift circuits", lambda: circuits.shift_deadlines(by_s=step_s))
             self._try("shift alerts", lambda: alerts.shift_deadlines(by_s=step_s))
+            self._try("rein in", lambda: clock_steps.rein_in(by_s=step_s, now=clock.now()))
 
     def _sleep_s(self) -> float:
         wait = due.next_due_s(clock.now())
@@ -206,9 +239,3 @@ class Scheduler:
     def _drop_connections(self) -> None:
         self.leadership.close()
         connection.close()
-
-
-def _prune(now: datetime) -> None:
-    system.prune_beats(now=now)
-    probes.prune_probes(now=now)
-    alerts.prune_deliveries(now=now)

@@ -98,7 +98,11 @@ def circuits(environment_id: int) -> Circuits:
     read_at, epoch, config_version, version, found = _read_circuits(environment_id)
     rows = msgspec.json.decode(found)
     modes = _deliveries(environment_id, (epoch, config_version), [dependency_id for dependency_id, _, _ in rows])
-    entries = {slug: {**entry, "delivery": modes[dependency_id]} for dependency_id, slug, entry in rows}
+    entries = {
+        slug: {**entry, "delivery": modes[dependency_id]}
+        for dependency_id, slug, entry in rows
+        if dependency_id in modes
+    }
     etag = _etag(epoch, version, _encode(entries))
     return Circuits(environment_id, epoch, version, config_version, entries, etag, read_at, time.monotonic())
 
@@ -129,15 +133,17 @@ def _deliveries(environment_id: int, version: tuple[str, int], dependency_ids: l
 
 
 def config(environment_id: int, agent_id: int) -> Document:
-    """The config document of one agent, read again while policies are being published under it."""
+    """The config document of one agent, read again while policies are being published under it.
+
+    Where they never come to rest, it has the version from before it was read: whoever holds it fetches again.
+    """
     agent = Agent.objects.select_related("environment").get(pk=agent_id, environment_id=environment_id)
-    before = versions.of(environment_id)
+    after = versions.of(environment_id)
     for _ in range(3):
-        content = _config(environment_id)
+        before, content = after, _config(environment_id)
         after = versions.of(environment_id)
         if after == before:
             break
-        before = after
     named = {"environment": agent.environment.slug, "agent": agent.slug}
     return _packed({**named, **content}, before)
 

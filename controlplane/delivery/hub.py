@@ -198,6 +198,8 @@ class Hub:
                 await asyncio.gather(*[self._caught_up(pk) for pk in hints if self._is_heard(pk)])
             except DatabaseError as error:
                 log.warning("versions_not_read", error=type(error).__name__)
+            except Exception:
+                log.exception("streams_not_told")
             await asyncio.sleep(BETWEEN_LOOKS_S)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hinted.wait(), max(0.0, due - time.monotonic()))
@@ -213,7 +215,16 @@ class Hub:
             del self._seen[pk]
         for pk, version in look.versions.items():
             self._note(pk, version)
-        await asyncio.gather(*[self._read(pk) for pk in look.versions if self._is_behind(pk)])
+        await asyncio.gather(*[self._caught_up(pk) for pk in look.versions if self._is_behind(pk)])
+
+    async def _caught_up(self, environment_id: int) -> None:
+        """Tell one environment's streams; what fails here is no other's affair, and is tried again at the next look."""
+        try:
+            newer = await self._read(environment_id)
+        except Exception as error:
+            log.warning("circuits_not_read", environment=environment_id, error=type(error).__name__)
+        else:
+            self._note(environment_id, versions.Versions(newer.epoch, newer.config, newer.version))
 
     def _note(self, environment_id: int, version: versions.Versions) -> None:
         """Remember a version; whoever watches is woken if it is another than before."""
@@ -234,11 +245,6 @@ class Hub:
     def _is_behind(self, environment_id: int) -> bool:
         channel, version = self._channels.get(environment_id), self._seen[environment_id]
         return channel is not None and channel.document is not None and _behind(channel.document, version)
-
-    async def _caught_up(self, environment_id: int) -> None:
-        """Read what a hint spoke of at once: whoever listens to the environment waits for it."""
-        newer = await self._read(environment_id)
-        self._note(environment_id, versions.Versions(newer.epoch, newer.config, newer.version))
 
     async def _read(self, environment_id: int) -> Circuits:
         channel = self._channels[environment_id]

@@ -46,9 +46,17 @@ UNKNOWN = Character(SideEffectClass.UNKNOWN, costly=False)
 
 
 def character_of(tools: Iterable[Tool]) -> Character:
-    """A dependency's: of several tools the strictest class gives the preset, and one costly tool makes it costly."""
-    known = list(tools)
+    """A dependency's: of several tools the strictest class gives the preset, and one costly tool makes it costly.
+
+    What an agent's key only claims to stand before it shapes nothing where an operator has named a tool.
+    """
+    given = list(tools)
+    known = [tool for tool in given if _is_an_operators(tool)] or given
     return Character(strictest(_class_of(tool) for tool in known), costly=any(tool.costly for tool in known))
+
+
+def _is_an_operators(tool: Tool) -> bool:
+    return tool.discovered_by_id is None or tool.class_confirmed
 
 
 def _class_of(tool: Tool) -> SideEffectClass:

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import structlog
 from django.conf import settings
+from django.db import DataError
 from django.db import Error as DjangoDatabaseError
 
 from controlplane import redis_clients
@@ -95,13 +96,13 @@ class Edge:
             return
         except Problem as problem:
             await sending.refuse(problem)
+        except (psycopg.DataError, DataError) as error:
+            log.error("statement_refused", error=type(error).__name__)
+            mend = "leave out what is unusual in it"
+            await sending.refuse(Problem(422, "bad_field", "the database does not take a value of the request", mend))
         except (*database.AWAY, DjangoDatabaseError) as error:
             log.warning("postgres_away", error=type(error).__name__)
             await sending.refuse(unavailable())
-        except psycopg.DataError as error:
-            log.error("statement_refused", error=type(error).__name__)
-            mend = "leave out what is unusual in it"
-            await sending.refuse(Problem(422, "bad_field", "the database does not take a value of the batch", mend))
         except Exception:
             log.exception("request_failed", path=scope["path"])
             mend = "send again later; the server's log has the cause"

@@ -19,7 +19,7 @@ from controlplane.services.ingest import Batch, Caller, Capped, Foreign, Intake,
 
 _decode = msgspec.json.Decoder(Batch).decode
 _WHERE = re.compile(r" - at `(key in )?\$\.?(.*)`\Z")
-_NAMED = re.compile(r"(?:missing required|unknown) field `(.*)`\Z")
+_NAMED = re.compile(r"(?:missing required|unknown|in) field `(.*)`\Z")
 
 log = structlog.get_logger(__name__)
 
@@ -109,6 +109,10 @@ def _bad_field(text: str) -> Problem:
 def _mend(message: str) -> str:
     if "array` of length <=" in message:
         return "send fewer entries in one batch"
+    if "calls in one slice" in message:
+        return "send what was counted, as several slices where it was that much"
+    if "all calls of the slice" in message:
+        return "count there only calls that `counts` counts, too"
     if "missing required" in message:
         return "add the field"
     if "unknown field" in message:

@@ -20,6 +20,8 @@ JUST_AFTER_S = 0.01
 REST = 3.0
 """Between two judgements of one circuit lies so many times what the first one took: at most a quarter is spent."""
 LONGEST_REST_S = 0.25
+AGAIN_S, MOST_FAILURES = 0.5, 6
+"""A judgement that failed is asked for again, each time after twice as long, and so often at most in a row."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +33,8 @@ class Considering:
         self._threads = Threads(AT_ONCE, "consider")
         self._again: dict[int, bool] = {}
         self._settling: dict[int, asyncio.TimerHandle] = {}
+        self._failures: dict[int, int] = {}
+        self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def ask(self, dependency_id: int) -> None:
@@ -52,11 +56,15 @@ class Considering:
                 await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        """Let what runs end, within a second."""
+        """Let what runs end, within a second; the scheduler judges what is left."""
+        self._closing = True
         for timer in self._settling.values():
             timer.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
+            _, late = await asyncio.wait(self._tasks, timeout=1.0)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         self._threads.close()
 
     def _start(self, work: Any) -> None:
@@ -70,19 +78,30 @@ class Considering:
             while True:
                 began = time.monotonic()
                 considered = await self._guarded(_consider, dependency_id)
-                if considered is not None:
-                    self._settle(dependency_id, considered)
-                if not self._again[dependency_id]:
+                if considered is None:
+                    considered = self._failed(dependency_id)
+                else:
+                    self._failures.pop(dependency_id, None)
+                self._settle(dependency_id, considered)
+                if self._closing or not self._again[dependency_id]:
                     return
                 await asyncio.sleep(min(LONGEST_REST_S, REST * (time.monotonic() - began)))
                 self._again[dependency_id] = False
         finally:
             del self._again[dependency_id]
 
+    def _failed(self, dependency_id: int) -> _Judged:
+        """When to ask again; not for ever, since the scheduler judges by rows."""
+        failures = self._failures.pop(dependency_id, 0) + 1
+        if failures >= MOST_FAILURES:
+            return _Judged(None)
+        self._failures[dependency_id] = failures
+        return _Judged(AGAIN_S * 2 ** (failures - 1))
+
     def _settle(self, dependency_id: int, considered: _Judged) -> None:
         if (pending := self._settling.pop(dependency_id, None)) is not None:
             pending.cancel()
-        if considered.settles_in_s is not None:
+        if considered.settles_in_s is not None and not self._closing:
             later = asyncio.get_running_loop().call_later
             self._settling[dependency_id] = later(considered.settles_in_s, self.ask, dependency_id)
 

@@ -16,6 +16,8 @@ Headers = dict[bytes, bytes]
 
 MOST_SENT = 1024 * 1024
 MOST_UNPACKED = 4 * 1024 * 1024
+MOST_MEMBERS = 16
+"""Of a gzip: nobody sends that many, and each costs a turn."""
 
 
 class Problem(Exception):
@@ -84,7 +86,7 @@ async def _sent(receive: Receive, headers: Headers) -> bytes:
 def unpacked(packed: bytes) -> bytes:
     """The content of a gzip, which may have several members; a bomb is stopped at the limit."""
     content = bytearray()
-    while packed:
+    for _ in range(MOST_MEMBERS):
         member = zlib.decompressobj(wbits=31)
         try:
             content += member.decompress(packed, MOST_UNPACKED + 1 - len(content))
@@ -95,7 +97,9 @@ def unpacked(packed: bytes) -> bytes:
         if not member.eof:
             raise _broken_gzip()
         packed = member.unused_data
-    return bytes(content)
+        if not packed:
+            return bytes(content)
+    raise Problem(400, "bad_encoding", "the gzip has too many members", f"send one; {MOST_MEMBERS} are the most")
 
 
 def _broken_gzip() -> Problem:

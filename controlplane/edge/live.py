@@ -70,7 +70,9 @@ def _admit(asked: _Asked) -> int | None:
         raise Problem(401, "signed_out", "the session has ended", "sign in again")
     if asked.slug is None:
         return None
-    found = Environment.objects.filter(slug=asked.slug).values_list("id", flat=True).first()
+    found = None
+    if "\0" not in asked.slug:
+        found = Environment.objects.filter(slug=asked.slug).values_list("id", flat=True).first()
     if found is None:
         raise Problem(404, "not_found", "there is no such environment", "leave it out, or name one that exists")
     return found

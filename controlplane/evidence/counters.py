@@ -1,12 +1,13 @@
 """Windows as plain counters in Redis: time buckets, keyed by circuit generation, hash-tagged; no rule, no Lua.
 
-Keys of one circuit share the tag `{environment:dependency}`, and each begins with its generation:
+Keys of one circuit share the tag `{environment:dependency}`, and each but one begins with its generation:
 
     rcl:{1:7}:4           hash  streak, streak_since; since, since:60 (counters are whole from then on), verified…
     rcl:{1:7}:4:w         set   worker/session of everyone whose failures are in the present streak
     rcl:{1:7}:4:u         zset  bucket -> moment until which a server asked to wait
     rcl:{1:7}:4:s         zset  worker/session -> its own failures in a row
     rcl:{1:7}:4:a         zset  worker/session -> when its newest counted slice ended
+    rcl:{1:7}:c           zset  the same of the last minutes in any generation; `since`: they are whole from then on
     rcl:{1:7}:4:t:60:N    hash  ok, empty, failures, slow of bucket N, and `o:NAME`: failures by operation
     rcl:{1:7}:4:d:60:N    hash  the same by `worker/session`
 """
@@ -25,9 +26,9 @@ from recloser.core.policy import CircuitPolicy
 from recloser.core.window import bucket_of, bucket_width, live_buckets
 
 from controlplane.evidence import store
-from controlplane.evidence.live import Live
+from controlplane.evidence.live import LATELY_S, Live
 from controlplane.evidence.rows import Row
-from controlplane.evidence.tally import Tally, evidence_of
+from controlplane.evidence.tally import Tally, Voice, evidence_of
 
 __all__ = ["Key", "Reading", "Row", "count", "count_blocking", "read", "verified"]
 
@@ -35,6 +36,9 @@ KEEP_STREAK_S = 48 * 3600
 """As long as raw observations are kept: a streak reaches no further back."""
 
 SLACK_S = 60
+
+SINCE = "since"
+"""Beside the callers, with a negative score so that no range of moments holds it."""
 
 _owed: set[Key] = set()
 """Circuits that this process failed to count for: their counters are not whole until they start anew."""
@@ -49,7 +53,16 @@ class Key:
     generation: int
 
     def __str__(self) -> str:
-        return f"rcl:{{{self.environment_id}:{self.dependency_id}}}:{self.generation}"
+        return f"{self._tag}:{self.generation}"
+
+    @property
+    def callers(self) -> str:
+        """Who called, whatever the generation."""
+        return f"{self._tag}:c"
+
+    @property
+    def _tag(self) -> str:
+        return f"rcl:{{{self.environment_id}:{self.dependency_id}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +75,24 @@ class Reading:
     """As `window_since`; None also when a success has ended what came before."""
     streak_set_at: float
     """When a success last set the streak; 0 if none did."""
+    callers_since: float
+    """From when on it is known who called, in any generation."""
 
 
 async def count(client: redis.asyncio.Redis, rows: Iterable[Row]) -> bool:
-    """Count stored rows in the order given, in one pipeline; False if Redis is away: then `recount` knows better."""
+    """Count stored rows, each circuit's in the order given and as one transaction, all in one round trip.
+
+    False if Redis is away: then `recount` knows better.
+    """
     kept = _countable(rows)
     if not kept:
         return True
     if store.away():
         return _owing(kept)
-    pipeline = client.pipeline(transaction=_one_circuit(kept))
-    _queue(pipeline, kept)
+    pipeline = client.pipeline(transaction=False)
+    _queue_transactions(pipeline, kept)
     try:
-        await pipeline.execute()
+        _demand_counted(await pipeline.execute())
     except store.FAILURES as error:
         store.failed(error)
         return _owing(kept)
@@ -89,10 +107,10 @@ def count_blocking(client: redis.Redis, rows: Iterable[Row]) -> bool:
         return True
     if store.away():
         return _owing(kept)
-    pipeline = client.pipeline(transaction=_one_circuit(kept))
-    _queue(pipeline, kept)
+    pipeline = client.pipeline(transaction=False)
+    _queue_transactions(pipeline, kept)
     try:
-        pipeline.execute()
+        _demand_counted(pipeline.execute())
     except store.FAILURES as error:
         store.failed(error)
         return _owing(kept)
@@ -114,10 +132,6 @@ def _countable(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.counted and row.calls]
 
 
-def _one_circuit(rows: list[Row]) -> bool:
-    return len({(row.environment_id, row.dependency_id) for row in rows}) == 1
-
-
 def _key(row: Row) -> Key:
     return Key(row.environment_id, row.dependency_id, row.generation)
 
@@ -131,12 +145,33 @@ def _paid(rows: list[Row]) -> None:
     _owed.difference_update(_key(row) for row in rows)
 
 
+def _queue_transactions(pipeline: Any, rows: list[Row]) -> None:
+    """One for each circuit: its keys lie together in a cluster, and another circuit's may lie elsewhere."""
+    pipeline.response_callbacks = {}  # within a transaction each answer is "QUEUED", which none of them can read
+    circuits: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        circuits.setdefault((row.environment_id, row.dependency_id), []).append(row)
+    for own in circuits.values():
+        pipeline.execute_command("MULTI")
+        _queue(pipeline, own)
+        pipeline.execute_command("EXEC")
+
+
+def _demand_counted(answers: Iterable[Any]) -> None:
+    """An error inside a transaction comes as a part of its answer."""
+    for answer in answers:
+        for part in answer if isinstance(answer, list) else ():
+            if isinstance(part, redis.RedisError):
+                raise part
+
+
 def _queue(pipeline: Any, rows: list[Row]) -> None:
     for row in rows:
         _queue_since(pipeline, row)
         _queue_bucket(pipeline, row)
         _queue_streak(pipeline, row)
         _queue_own_streak(pipeline, row)
+        _queue_caller(pipeline, row)
         if row.failures and row.retry_after_s is not None:
             _queue_wait(pipeline, row)
 
@@ -198,10 +233,18 @@ def _queue_own_streak(pipeline: Any, row: Row) -> None:
         pipeline.zincrby(streaks, row.trailing, _voice(row))
     elif row.trailing:
         pipeline.zadd(streaks, {_voice(row): row.trailing})
-    else:
+    elif row.succeeded:  # a slice of failures that were counted before leaves the streak as it is
         pipeline.zrem(streaks, _voice(row))
     for key in (streaks, active):
         pipeline.expire(key, KEEP_STREAK_S)
+
+
+def _queue_caller(pipeline: Any, row: Row) -> None:
+    callers = _key(row).callers
+    pipeline.zadd(callers, {_voice(row): row.at}, gt=True)
+    pipeline.zadd(callers, {SINCE: -row.received_at}, nx=_key(row) not in _owed)
+    pipeline.zremrangebyscore(callers, 0, row.at - LATELY_S - SLACK_S)
+    pipeline.expire(callers, int(LATELY_S) + SLACK_S)
 
 
 def _queue_wait(pipeline: Any, row: Row) -> None:
@@ -220,11 +263,12 @@ def read(
     The parts by worker are read only when a shared rule may hold or, `closely`, a worker may be failing alone.
     """
     numbers = live_buckets(now, policy.window_s)
-    state, witnesses, waits, active, streaks, *buckets = _totals(client, key, policy, numbers)
+    state, witnesses, waits, active, streaks, callers, since, *buckets = _totals(client, key, policy, numbers, now)
     if not state:
         return None
     tally = Tally(streak=int(state.get(b"streak", 0)), witnesses={_split(one) for one in witnesses})
     tally.active_sessions = active
+    tally.callers = {_split(one) for one in callers}
     tally.own_streaks = _still_active(client, key, policy, numbers, streaks)
     present = [number for number, bucket in zip(numbers, buckets, strict=True) if bucket]
     for bucket in buckets:
@@ -234,7 +278,7 @@ def read(
     if _may_matter(evidence, policy) or (closely and _one_may_fail_alone(evidence, policy)):
         _add_detail(tally, client, key, policy.window_s, present)
         evidence = evidence_of(tally, live, now)
-    return _reading(evidence, state, policy.window_s)
+    return _reading(evidence, state, policy.window_s, since)
 
 
 def _may_matter(totals: Evidence, policy: CircuitPolicy) -> bool:
@@ -248,7 +292,7 @@ def _one_may_fail_alone(totals: Evidence, policy: CircuitPolicy) -> bool:
     return worker_fault(dataclasses.replace(totals, workers=(suspect,)), policy) is not None
 
 
-def _totals(client: redis.Redis, key: Key, policy: CircuitPolicy, numbers: range) -> list[Any]:
+def _totals(client: redis.Redis, key: Key, policy: CircuitPolicy, numbers: range, now: float) -> list[Any]:
     window_s = policy.window_s
     pipeline = client.pipeline(transaction=True)
     pipeline.hgetall(str(key))
@@ -256,6 +300,8 @@ def _totals(client: redis.Redis, key: Key, policy: CircuitPolicy, numbers: range
     pipeline.zrange(f"{key}:u", 0, -1, withscores=True)
     pipeline.zcount(f"{key}:a", *_ends(numbers, window_s))
     pipeline.zrangebyscore(f"{key}:s", policy.consecutive_failures or "+inf", "+inf", withscores=True)
+    pipeline.zrangebyscore(key.callers, now - LATELY_S, "+inf")
+    pipeline.zscore(key.callers, SINCE)
     for number in numbers:
         pipeline.hgetall(_bucket_key(key, "t", window_s, number))
     return pipeline.execute()
@@ -269,7 +315,7 @@ def _ends(numbers: range, window_s: float) -> tuple[float, str]:
 
 def _still_active(
     client: redis.Redis, key: Key, policy: CircuitPolicy, numbers: range, streaks: list[tuple[bytes, float]]
-) -> dict[tuple[str, str], int]:
+) -> dict[Voice, int]:
     """The long streaks of sessions that had a call in the window; asked for only where two or more could matter."""
     if len(streaks) < 2:
         return {}
@@ -279,7 +325,7 @@ def _still_active(
     return {_split(voice): int(length) for (voice, length), at in alive if at is not None and at >= begins}
 
 
-def _split(voice: bytes) -> tuple[str, str]:
+def _split(voice: bytes) -> Voice:
     worker, _, session = voice.decode().partition("/")
     return worker, session
 
@@ -307,12 +353,13 @@ def _add_detail(tally: Tally, client: redis.Redis, key: Key, window_s: float, nu
         tally.voice(*_split(voice)).add(name.decode(), total)
 
 
-def _reading(evidence: Evidence, state: Mapping[bytes, bytes], window_s: float) -> Reading:
+def _reading(evidence: Evidence, state: Mapping[bytes, bytes], window_s: float, callers_since: float | None) -> Reading:
     return Reading(
         evidence=evidence,
         window_since=_whole_since(state, _since_field(window_s)),
         streak_since=_whole_since(state, "since"),
         streak_set_at=float(state.get(b"streak_since", 0)),
+        callers_since=float("inf") if callers_since is None else -callers_since,
     )
 
 
@@ -330,3 +377,8 @@ def verified(client: redis.Redis, key: Key, policy: CircuitPolicy, reading: Read
     for field, since in marks.items():
         if since not in (None, float("inf")):
             client.hset(str(key), f"verified:{field}", repr(since))
+
+
+def callers_verified(client: redis.Redis, key: Key) -> None:
+    """Write down that nobody else called lately but those that are counted."""
+    client.zadd(key.callers, {SINCE: -1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,10 +11,14 @@ from django.db import connection
 LIVE_S = 60
 """A session that has not been heard for so long does not live."""
 
+LATELY_S = 600.0
+"""Who called a dependency this recently is expected to call it again: a voice in its quorum while it lives."""
+
 KEEP_S = 1.0
+KEPT_INSTANCES = 50_000
 
 _SESSIONS = """
-SELECT count(DISTINCT s.worker_id), count(*)
+SELECT s.id::text
 FROM controlplane_session s
 JOIN controlplane_worker w ON w.id = s.worker_id
 JOIN controlplane_agentkey k ON k.id = s.key_id
@@ -31,10 +36,9 @@ WHERE environment_id = %s AND quarantined_at IS NOT NULL
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """An environment's live workers and sessions, and its quarantine."""
+    """An environment's live sessions whose word counts, and its quarantine."""
 
-    workers: int
-    sessions: int
+    sessions: frozenset[str]
     quarantined_keys: tuple[int, ...] = ()
     quarantined_workers: tuple[int, ...] = ()
     quarantined_at: datetime | None = None
@@ -62,13 +66,36 @@ def forget(environment_id: int) -> None:
 def _read(environment_id: int, now: datetime) -> Live:
     with connection.cursor() as cursor:
         cursor.execute(_SESSIONS, [environment_id, now, LIVE_S])
-        workers, sessions = cursor.fetchone()
+        sessions = frozenset(session for (session,) in cursor.fetchall())
         cursor.execute(_QUARANTINED, [environment_id, environment_id])
         rows = cursor.fetchall()
     return Live(
-        workers=workers,
         sessions=sessions,
         quarantined_keys=tuple(pk for kind, pk, _ in rows if kind == "key"),
         quarantined_workers=tuple(pk for kind, pk, _ in rows if kind == "worker"),
         quarantined_at=max((at for _, _, at in rows), default=None),
     )
+
+
+_instances: dict[str, str] = {}
+
+
+def instances(worker_ids: Iterable[str]) -> dict[str, str]:
+    """Where each worker runs, which never changes: agents that share an instance are one witness and not two."""
+    wanted = set(worker_ids)
+    known = {worker: name for worker in wanted if (name := _instances.get(worker))}
+    if missing := wanted - known.keys():
+        found = _read_instances(missing)
+        known |= {worker: found.get(worker, worker) for worker in missing}
+    return known
+
+
+def _read_instances(worker_ids: Iterable[str]) -> dict[str, str]:
+    with connection.cursor() as cursor:
+        asked = [int(worker) for worker in worker_ids]
+        cursor.execute("SELECT id::text, instance FROM controlplane_worker WHERE id = ANY(%s)", [asked])
+        found = dict(cursor.fetchall())
+    if len(_instances) > KEPT_INSTANCES:
+        _instances.clear()
+    _instances.update(found)
+    return found

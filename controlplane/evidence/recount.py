@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,28 +12,34 @@ from recloser.core.policy import CircuitPolicy
 from recloser.core.window import bucket_width, live_buckets
 
 from controlplane.evidence.counters import KEEP_STREAK_S
-from controlplane.evidence.live import Live, live
-from controlplane.evidence.tally import Tally, evidence_of
+from controlplane.evidence.live import LATELY_S, Live, live
+from controlplane.evidence.outcomes import FAILED, JUDGED, SUCCEEDED
+from controlplane.evidence.tally import Tally, Voice, evidence_of
 from controlplane.models import Dependency
 
-FAILED = "(retryable_error + timeout + rate_limited)"
-_CALLS = f"(ok + empty + {FAILED})"
 _OURS = """
 dependency_id = %(dependency)s AND generation = %(generation)s AND counted
 AND NOT key_id = ANY(%(keys)s::bigint[]) AND NOT worker_id = ANY(%(workers)s::bigint[])
 """
 _WINDOW = f"""
-SELECT worker_id, session_id, operation, sum(ok), sum(empty), sum({FAILED}), sum(LEAST(slow, {_CALLS})),
+SELECT worker_id, session_id, operation, sum(ok), sum(empty), sum({FAILED}), sum(LEAST(slow, {JUDGED})),
        max(extract(epoch FROM at)::float8 + retry_after_s) FILTER (WHERE {FAILED} > 0)
 FROM observation
 WHERE {_OURS} AND received_at >= %(since)s
   AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
 GROUP BY 1, 2, 3
 """  # noqa: S608
+_PARTS = f"""
+SELECT key_id, worker_id, sum({FAILED}), sum(LEAST(slow, {JUDGED}))
+FROM observation
+WHERE {_OURS} AND received_at >= %(since)s AND {FAILED} + slow > 0
+  AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
+GROUP BY 1, 2
+"""  # noqa: S608
 _STREAK = f"""
 WITH ended AS (
     SELECT received_at, id FROM observation
-    WHERE {_OURS} AND received_at >= %(horizon)s AND ok + empty > 0
+    WHERE {_OURS} AND received_at >= %(horizon)s AND {SUCCEEDED} > 0
     ORDER BY received_at DESC, id DESC LIMIT 1
 )
 SELECT o.worker_id, o.session_id, sum(LEAST(o.streak, {FAILED}))
@@ -45,11 +52,11 @@ GROUP BY 1, 2
 _OWN = f"""
 WITH seen AS (
     SELECT DISTINCT worker_id, session_id FROM observation
-    WHERE {_OURS} AND received_at >= %(since)s AND {_CALLS} > 0
+    WHERE {_OURS} AND received_at >= %(since)s AND {JUDGED} > 0
       AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
 ), mine AS (
     SELECT o.worker_id, o.session_id, o.id, LEAST(o.streak, {FAILED}) AS failures_at_end,
-           max(o.id) FILTER (WHERE ok + empty > 0) OVER (PARTITION BY o.worker_id, o.session_id) AS ended
+           max(o.id) FILTER (WHERE {SUCCEEDED} > 0) OVER (PARTITION BY o.worker_id, o.session_id) AS ended
     FROM observation o JOIN seen USING (worker_id, session_id)
     WHERE {_OURS} AND received_at >= %(horizon)s
 )
@@ -57,10 +64,15 @@ SELECT s.worker_id, s.session_id, COALESCE(sum(failures_at_end) FILTER (WHERE en
 FROM seen s LEFT JOIN mine m USING (worker_id, session_id)
 GROUP BY 1, 2
 """  # noqa: S608
+_CALLED = f"dependency_id = %(dependency)s AND counted AND {JUDGED} > 0 AND received_at >= %(since)s"
+_CALLERS = f"SELECT DISTINCT worker_id, session_id FROM observation WHERE {_CALLED} AND at >= %(since)s"  # noqa: S608
+_CALLED_BEFORE = f"""
+SELECT EXISTS (SELECT FROM observation WHERE {_CALLED} AND received_at < to_timestamp(%(before)s))
+"""  # noqa: S608
 _BEFORE = f"""
 SELECT EXISTS (
     SELECT FROM observation
-    WHERE dependency_id = %(dependency)s AND generation = %(generation)s AND counted AND {_CALLS} > 0
+    WHERE dependency_id = %(dependency)s AND generation = %(generation)s AND counted AND {JUDGED} > 0
       AND received_at >= %(horizon)s AND received_at < to_timestamp(%(before)s)
 )
 """  # noqa: S608
@@ -88,8 +100,41 @@ def of_rows(dependency_id: int, generation: int, policy: CircuitPolicy, now: dat
         for worker, session, length in cursor.fetchall():
             tally.active_sessions += 1
             tally.own_streaks[str(worker), str(session)] = int(length)
+    tally.callers = callers(dependency_id, now)
     _keep_long(tally, policy)
     return evidence_of(tally, live, now.timestamp())
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one worker reported by one key: its failures and slow calls in the window."""
+
+    key_id: int
+    worker_id: int
+    failures: int
+    slow: int
+
+
+def parts(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime, live: Live) -> list[Part]:
+    """Whose claims the window rests on."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PARTS, _asked(dependency_id, generation, policy, now, live))
+        return [Part(key, worker, int(failures), int(slow)) for key, worker, failures, slow in cursor.fetchall()]
+
+
+def callers(dependency_id: int, now: datetime) -> set[Voice]:
+    """Who called the dependency lately, in whichever generation of its circuit."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CALLERS, {"dependency": dependency_id, "since": now - timedelta(seconds=LATELY_S)})
+        return {(str(worker), str(session)) for worker, session in cursor.fetchall()}
+
+
+def has_callers_before(dependency_id: int, before: float, now: datetime) -> bool:
+    """Whether somebody called lately and before the callers were first counted."""
+    since = now - timedelta(seconds=LATELY_S)
+    with connection.cursor() as cursor:
+        cursor.execute(_CALLED_BEFORE, {"dependency": dependency_id, "since": since, "before": before - 0.005})
+        return bool(cursor.fetchone()[0])
 
 
 def _keep_long(tally: Tally, policy: CircuitPolicy) -> None:

@@ -13,7 +13,8 @@ from recloser.core.window import bucket_width, live_buckets
 from controlplane import redis_clients
 from controlplane.evidence import counters, recount, store
 from controlplane.evidence.counters import KEEP_STREAK_S, Key, Reading
-from controlplane.evidence.live import Live, live
+from controlplane.evidence.live import LATELY_S, Live, live
+from controlplane.evidence.tally import living
 
 
 def evidence(
@@ -49,10 +50,24 @@ def _counted(
         reading = counters.read(client, key, policy, now.timestamp(), live=live, closely=closely)
         if reading is not None and not _whole(reading, policy, now, live):
             reading = _verified(client, key, policy, reading, now, begun_at)
+        if reading is None or not _whole(reading, policy, now, live):
+            return None
+        return _with_all_callers(client, key, reading, now, live)
     except store.FAILURES as error:
         store.failed(error)
         return None
-    return reading.evidence if reading is not None and _whole(reading, policy, now, live) else None
+
+
+def _with_all_callers(client: redis.Redis, key: Key, reading: Reading, now: datetime, live: Live) -> Evidence:
+    """The reading's evidence; who called is read from the rows where an emptied store has forgotten somebody."""
+    since = reading.callers_since
+    if since <= now.timestamp() - LATELY_S:
+        return reading.evidence
+    if since < float("inf") and not recount.has_callers_before(key.dependency_id, since, now):
+        counters.callers_verified(client, key)
+        return reading.evidence
+    workers, sessions = living(recount.callers(key.dependency_id, now), live)
+    return dataclasses.replace(reading.evidence, live_workers=workers, live_sessions=sessions)
 
 
 def _whole(reading: Reading, policy: CircuitPolicy, now: datetime, live: Live) -> bool:

@@ -83,9 +83,7 @@ class Migration(migrations.Migration):
     dependencies = [("controlplane", "0001_bones")]
 
     operations = bounded(
-        migrations.RunSQL(
-            OBSERVATION, "DROP TABLE observation; DROP SEQUENCE IF EXISTS observation_id_seq"
-        ),
+        migrations.RunSQL(OBSERVATION, "DROP TABLE observation; DROP SEQUENCE IF EXISTS observation_id_seq"),
         migrations.RunSQL(
             AUDIT,
             "DROP TABLE audit_entry; DROP FUNCTION audit_entry_is_append_only(); "

@@ -1,12 +1,13 @@
 """The tables, one file a noun."""
 
 from controlplane.models.access import Agent, AgentKey, Environment, Session, User, Worker
-from controlplane.models.alert import AlertChannel, AlertDelivery
+from controlplane.models.alert import AlertCause, AlertChannel, AlertDelivery
 from controlplane.models.audit import AuditAnchor, AuditEntry
 from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition, Trip
 from controlplane.models.observation import Observation
 from controlplane.models.policy import PolicyRevision
 from controlplane.models.probe import Probe, ProbeRound, ProbeTest
+from controlplane.models.rollup import RollupDay, RollupHour, RollupMark, RollupMinute, RunHour
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
 from controlplane.models.token import PersonalToken
@@ -16,6 +17,7 @@ __all__ = [
     "ActionToken",
     "Agent",
     "AgentKey",
+    "AlertCause",
     "AlertChannel",
     "AlertDelivery",
     "AllowedNetwork",
@@ -33,7 +35,12 @@ __all__ = [
     "ProbeRound",
     "ProbeTest",
     "ProcessBeat",
+    "RollupDay",
+    "RollupHour",
+    "RollupMark",
+    "RollupMinute",
     "Run",
+    "RunHour",
     "Session",
     "StepLog",
     "Tool",

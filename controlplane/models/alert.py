@@ -4,8 +4,8 @@ import uuid
 
 from django.db import models
 
-from controlplane.models.access import Environment
-from controlplane.models.circuit import Transition
+from controlplane.models.access import Environment, Worker
+from controlplane.models.circuit import Circuit, Transition
 
 
 class AlertChannel(models.Model):
@@ -27,6 +27,40 @@ class AlertChannel(models.Model):
     created_by = models.CharField(max_length=150)
 
 
+class AlertCause(models.Model):
+    """What people are told of though it is no transition: told once when it begins, and once when it is over."""
+
+    class Kind(models.TextChoices):
+        """What is the matter; a kind is also the event that it is told by."""
+
+        WORKER_FAULT = "worker_fault"
+        QUORUM_SHORT = "quorum_short"
+        UNTESTABLE = "untestable"
+        SCHEDULER_SILENT = "scheduler_silent"
+
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="alert_causes")
+    circuit = models.ForeignKey(Circuit, null=True, blank=True, on_delete=models.CASCADE, related_name="alert_causes")
+    worker = models.ForeignKey(
+        Worker, null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_constraint=False
+    )
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    began_at = models.DateTimeField(help_text="since when it has been the matter")
+    seen_at = models.DateTimeField(help_text="when it was last found to be")
+    told_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-told_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["environment", "circuit", "worker", "kind"],
+                condition=models.Q(ended_at__isnull=True),
+                name="one_running_cause",
+                nulls_distinct=False,
+            )
+        ]
+
+
 class AlertDelivery(models.Model):
     """One message to one channel: same id and same body at every attempt."""
 
@@ -40,7 +74,7 @@ class AlertDelivery(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="deliveries")
     transition = models.ForeignKey(Transition, on_delete=models.CASCADE, null=True, related_name="deliveries")
-    event = models.CharField(max_length=30, help_text="opened, locked_out, closed")
+    event = models.CharField(max_length=30, help_text="opened, locked_out, closed; a cause's kind, resolved; test")
     incident = models.CharField(max_length=60, help_text="one key an outage: resolving it resolves only its own")
     body = models.JSONField()
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.PENDING)

@@ -2,6 +2,8 @@
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Func
+from django.db.models.functions import Cast
 
 
 class Observation(models.Model):
@@ -40,6 +42,10 @@ class Observation(models.Model):
     retry_after_s = models.FloatField(null=True)
     counted = models.BooleanField(help_text="False: quarantined, over a cap, or older than the window")
     samples = models.JSONField()
+    stored_by = models.BigIntegerField(
+        db_default=Cast(Cast(Func(function="pg_current_xact_id"), models.TextField()), models.BigIntegerField()),
+        help_text="the transaction that stored it: what rollups are resumed by",
+    )
 
     class Meta:
         managed = False

@@ -11,9 +11,7 @@ class Run(models.Model):
     id = models.UUIDField(primary_key=True)
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="runs")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs", db_constraint=False)
-    worker = models.ForeignKey(
-        Worker, null=True, on_delete=models.SET_NULL, related_name="runs", db_constraint=False
-    )
+    worker = models.ForeignKey(Worker, null=True, on_delete=models.SET_NULL, related_name="runs", db_constraint=False)
     session = models.UUIDField(null=True, db_index=True)
     parent = models.UUIDField(null=True, blank=True, db_index=True)
     revision = models.IntegerField()
@@ -39,10 +37,9 @@ class Run(models.Model):
         ordering = ["-started_at", "-id"]
         indexes = [
             models.Index(fields=["environment", "-started_at"], name="run_recent"),
-            models.Index(
-                fields=["environment", "-started_at"], name="run_degraded", condition=models.Q(degraded=True)
-            ),
+            models.Index(fields=["environment", "-started_at"], name="run_degraded", condition=models.Q(degraded=True)),
             models.Index(fields=["reported_at"], name="run_running", condition=models.Q(status="running")),
+            models.Index(fields=["reported_at"], name="run_reported"),
         ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, F, Max, Q, QuerySet
+from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
 
 from controlplane.models import (
     Agent,
@@ -42,17 +42,18 @@ class Access:
     agents: list[Agent]
     keys: list[AgentKey]
     workers: list[WorkerRow]
-    channels: QuerySet[AlertChannel]
     networks: list[AllowedNetwork]
 
 
+_reports = Worker.objects.filter(agent=OuterRef("pk"))
+
+
 def access(environment: Environment, now: datetime) -> Access:
-    """Agents, keys, workers, channels and networks."""
+    """Agents, keys, workers and networks."""
     return Access(
-        agents=list(Agent.objects.filter(environment=environment)),
+        agents=list(Agent.objects.filter(environment=environment).annotate(heard=Exists(_reports))),
         keys=list(AgentKey.objects.filter(environment=environment).select_related("agent")[:SHOWN]),
         workers=_workers(environment, now),
-        channels=_channels(environment),
         networks=list(AllowedNetwork.objects.order_by("network")),
     )
 
@@ -88,10 +89,16 @@ def runs_old_config(session: Session, current: DocumentVersion) -> bool:
     return session.config_epoch != current.epoch or session.config_version < current.config
 
 
-def _channels(environment: Environment) -> QuerySet[AlertChannel]:
+def channels(environment: Environment) -> QuerySet[AlertChannel]:
+    """Whom to tell, with how many messages wait and how many were given up."""
     rows = AlertChannel.objects.filter(environment=environment).order_by("name", "pk")
     return rows.annotate(
         dead=Count("deliveries", filter=Q(deliveries__status="dead")),
         pending=Count("deliveries", filter=Q(deliveries__status="pending")),
         last_sent_at=Max(F("deliveries__sent_at")),
     )
+
+
+def first_heard(agent: Agent) -> Worker | None:
+    """The first worker of an agent that reported; None while it is waited for."""
+    return Worker.objects.filter(agent=agent).order_by("first_seen_at", "pk").first()

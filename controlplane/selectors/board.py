@@ -11,13 +11,13 @@ from recloser.core.policy import CircuitPolicy, RunPolicy
 from recloser.core.types import Scope
 
 from controlplane.delivery import resolve
+from controlplane.evidence.live import LIVE_S
 from controlplane.models import (
     Agent,
     AgentKey,
     DocumentVersion,
     Environment,
     ProbeRound,
-    ProcessBeat,
     Run,
     Session,
     Tool,
@@ -25,14 +25,11 @@ from controlplane.models import (
     Trip,
     Worker,
 )
-from controlplane.selectors import circuits
+from controlplane.selectors import circuits, figures, processes
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
 
-LIVE_WITHIN = timedelta(seconds=60)
+LIVE_WITHIN = timedelta(seconds=LIVE_S)
 """A session that was heard this recently is alive."""
-
-BEAT_WITHIN = timedelta(seconds=30)
-"""A process of ours that has not beaten for this long is taken for gone."""
 
 FAULTS_WITHIN = timedelta(minutes=15)
 SHARE_WITHIN = timedelta(hours=1)
@@ -128,6 +125,8 @@ class Delivery:
     stale: int
     old_config: int
     scheduler_at: datetime | None
+    scheduler_alive: bool
+    """Whether probes are dispatched."""
     celery_workers: int
     degraded_evidence: bool
     now: datetime
@@ -136,11 +135,6 @@ class Delivery:
     def live(self) -> int:
         """Agent processes on the stream."""
         return self.sessions - self.polling
-
-    @property
-    def scheduler_alive(self) -> bool:
-        """Whether probes are dispatched."""
-        return self.scheduler_at is not None and self.now - self.scheduler_at <= BEAT_WITHIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +179,7 @@ def board(environment: Environment, *, evidence_store_up: bool) -> Board:
     with circuits.snapshot() as now:
         published = resolve.published(environment.pk)
         standings = _standings(environment, published, now)
-        calls = circuits.recent_calls([one.dependency.pk for one in standings], now - PULSE)
+        calls = figures.recent(environment.pk, PULSE.total_seconds(), now)
         return Board(
             environment=environment,
             now=now,
@@ -326,10 +320,7 @@ def _share(environment: Environment, now: datetime) -> Share:
 
 
 def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) -> Delivery:
-    kinds = ProcessBeat.objects.values_list("kind").annotate(
-        last=Max("beat_at"), alive=Count("pk", filter=Q(beat_at__gte=now - BEAT_WITHIN))
-    )
-    beats = {kind: (last, alive) for kind, last, alive in kinds}
+    ours = processes.all_heard(now)
     latest = DocumentVersion.objects.filter(environment=environment).values_list("epoch", "config").first()
     epoch, config = latest or ("", 0)
     live = Session.objects.filter(worker__environment=environment, last_seen_at__gte=now - LIVE_WITHIN)
@@ -344,8 +335,9 @@ def _delivery(environment: Environment, now: datetime, evidence_store_up: bool) 
         polling=sessions["polling"],
         stale=sessions["stale"],
         old_config=sessions["old_config"],
-        scheduler_at=beats.get("scheduler", (None, 0))[0],
-        celery_workers=beats.get("worker", (None, 0))[1],
+        scheduler_at=ours["scheduler"].last_at,
+        scheduler_alive=ours["scheduler"].working > 0,
+        celery_workers=ours["worker"].working,
         degraded_evidence=not evidence_store_up,
         now=now,
     )

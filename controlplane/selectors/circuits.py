@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Count, F, Max, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, Max, Prefetch, QuerySet, Sum
 from recloser.core import circuit as breaker
 from recloser.core.types import Delivery, Mode, Scope, State
 
 from controlplane import clock
+from controlplane.evidence.outcomes import FAILURE_COLUMNS, SUCCESS_COLUMNS, any_of, failed, succeeded
 from controlplane.models import (
     Agent,
     Circuit,
@@ -37,6 +38,7 @@ HITS_WITHIN = timedelta(hours=24)
 """Runs are searched no further back than this for what they lacked."""
 
 PAST_OUTAGES = 10
+RECENT_TRIPS = 8
 TIMELINE = 40
 ROUNDS = 12
 
@@ -171,8 +173,7 @@ class Calls:
         return self.failures / self.judged if self.judged else None
 
 
-_FAILING = Q(retryable_error__gt=0) | Q(timeout__gt=0) | Q(rate_limited__gt=0)
-_WORKING = Q(ok__gt=0) | Q(empty__gt=0)
+_FAILING, _WORKING = any_of(FAILURE_COLUMNS), any_of(SUCCESS_COLUMNS)
 
 
 def _observed(dependencies: Iterable[int], since: datetime) -> QuerySet[Observation]:
@@ -182,8 +183,8 @@ def _observed(dependencies: Iterable[int], since: datetime) -> QuerySet[Observat
 def _sums(rows: QuerySet[Observation], by: str) -> dict[int, Calls]:
     """Calls added up by one column."""
     found = rows.values_list(by).annotate(
-        good=Sum(F("ok") + F("empty")),
-        failures=Sum(F("retryable_error") + F("timeout") + F("rate_limited")),
+        good=Sum(succeeded()),
+        failures=Sum(failed()),
         slow_calls=Sum("slow"),
         turned_away=Sum("rejected"),
         workers=Count("worker_id", distinct=True),
@@ -330,7 +331,9 @@ def page(*, row: Circuit, delivery: Delivery, window_s: float, now: datetime) ->
         hit=hits(dependency.environment, {dependency.slug: since}, now).get(dependency.slug, Hit()),
         runs=_runs_without(dependency, since, now),
         outages=list(row.outages.all()[:PAST_OUTAGES]),
-        trips=list(Trip.objects.filter(dependency=dependency).select_related("worker", "tool")[:PAST_OUTAGES]),
+        trips=list(
+            Trip.objects.filter(dependency=dependency).select_related("dependency", "worker", "tool")[:RECENT_TRIPS]
+        ),
     )
 
 

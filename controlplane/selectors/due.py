@@ -1,12 +1,10 @@
 """When the scheduler has to look again, and whether anybody is there to hand work to."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import connection
 
-from controlplane.models import ProcessBeat
-
-WORKER_SILENT_AFTER = timedelta(seconds=6)
+from controlplane.selectors import processes
 
 _NEXT = """
 SELECT extract(epoch FROM least(
@@ -27,5 +25,9 @@ def next_due_s(now: datetime) -> float | None:
 
 def celery_worker_lives(now: datetime) -> bool:
     """Whether any Celery worker has reported lately that it listens to the broker."""
-    lately = ProcessBeat.objects.filter(kind="worker", beat_at__gt=now - WORKER_SILENT_AFTER)
-    return lately.filter(detail__listening=True).exists()
+    return processes.heard("worker", now).working > 0
+
+
+def scheduler_heard_at() -> datetime | None:
+    """When a scheduler that leads last reported that it lives; None if none is known."""
+    return processes.last_at_work("scheduler")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,19 +10,19 @@ import redis
 from django.db import Error as DatabaseError
 
 from controlplane import clock, redis_clients
-from controlplane.models import ProcessBeat
-
-SILENT_S = {"scheduler": 10.0, "worker": 60.0, "edge": 20.0}
-"""A process that has not been heard for so long is taken for away."""
+from controlplane.selectors import processes
+from controlplane.selectors.processes import Heard
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The processes of one kind: up if one of them was heard lately."""
+    """The processes of one kind: up if one of them was heard lately and does its work."""
 
     state: str
     age_s: float | None = None
     processes: int = 0
+    failing: list[str] = field(default_factory=list)
+    """Jobs that the leading scheduler could not do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +57,15 @@ def health() -> Health:
     heard = _redis()
     try:
         now = clock.now()
-        beats = list(ProcessBeat.objects.filter(kind__in=SILENT_S))
+        kinds = {kind: _kind(told, now) for kind, told in processes.all_heard(now).items()}
     except DatabaseError:
         return Health(postgres="away", redis=heard)
-    kinds = {kind: _kind(kind, (beat for beat in beats if beat.kind == kind), now) for kind in SILENT_S}
     return Health(postgres="up", redis=heard, **kinds)
 
 
-def _kind(kind: str, beats: Iterable[ProcessBeat], now: datetime) -> Kind:
-    ages = [(now - beat.beat_at).total_seconds() for beat in beats]
-    live = [age for age in ages if age <= SILENT_S[kind]]
-    youngest = round(max(0.0, min(ages)), 1) if ages else None
-    return Kind("up" if live else "away", youngest, len(live))
+def _kind(told: Heard, now: datetime) -> Kind:
+    age_s = None if told.last_at is None else round(max(0.0, (now - told.last_at).total_seconds()), 1)
+    return Kind("up" if told.working else "away", age_s, told.alive, list(told.failing))
 
 
 def _redis() -> str:

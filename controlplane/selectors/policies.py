@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from recloser.core.policy import CircuitPolicy, Resolved, RunPolicy, to_wire
 
 from controlplane.delivery import resolve, versions
-from controlplane.models import Dependency, Tool
+from controlplane.models import Circuit, Dependency, Tool
 
 KEPT_ENVIRONMENTS = 64
 
@@ -28,6 +29,14 @@ class Book:
             character = resolve.character_of(Tool.objects.filter(dependencies=dependency_id))
             self._circuits[dependency_id] = self._layers.circuit(dependency_id, character)
         return self._circuits[dependency_id]
+
+    def read_circuits(self, dependency_ids: Iterable[int]) -> None:
+        """Resolve these at once, so that asking for each costs nothing."""
+        missing = [pk for pk in dependency_ids if pk not in self._circuits]
+        if not missing:
+            return
+        for row in Dependency.objects.filter(pk__in=missing).prefetch_related("tools"):
+            self._circuits[row.pk] = self._layers.circuit(row.pk, resolve.character_of(row.tools.all()))
 
     def run(self, tool_id: int) -> Resolved[RunPolicy]:
         """A tool's run policy."""
@@ -67,6 +76,19 @@ def of_tool(tool: Tool) -> Resolved[RunPolicy]:
 def circuit_policy(*, environment_id: int, dependency_id: int) -> CircuitPolicy:
     """The circuit policy alone, by ids."""
     return book(environment_id).circuit(dependency_id).policy
+
+
+def circuit_policies(rows: Iterable[Circuit]) -> dict[int, CircuitPolicy]:
+    """By dependency, the policies of these circuits: one look at the version of each environment."""
+    by_environment: dict[int, list[int]] = {}
+    for row in rows:
+        by_environment.setdefault(row.environment_id, []).append(row.dependency_id)
+    found: dict[int, CircuitPolicy] = {}
+    for environment_id, dependency_ids in by_environment.items():
+        known = book(environment_id)
+        known.read_circuits(dependency_ids)
+        found |= {pk: known.circuit(pk).policy for pk in dependency_ids}
+    return found
 
 
 def digest(policy: CircuitPolicy | RunPolicy) -> str:

@@ -1,4 +1,4 @@
-"""Keys of agents, and whose word counts: issue, revoke, authenticate, quarantine."""
+"""Keys of agents, and whose word counts: issue, revoke, recognise, quarantine."""
 
 from __future__ import annotations
 
@@ -48,20 +48,11 @@ def matches(token: Token, digest: str) -> bool:
     return hmac.compare_digest(token.digest, digest)
 
 
-def authenticate(text: str) -> AgentKey | None:
-    """The key that this token is, unless it is unknown or revoked."""
-    token = read_token(text)
-    if token is None:
-        return None
-    rows = AgentKey.objects.select_related("agent", "environment")
-    key = rows.filter(prefix=token.prefix, revoked_at=None).first()
-    return key if key is not None and matches(token, key.digest) else None
-
-
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+@audit.refusals("issue_key")
 @transaction.atomic
 def issue_key(*, environment: Environment, agent: Agent, label: str, actor: str, now: datetime) -> tuple[AgentKey, str]:
     """A new key of the agent, and its token, which is shown this once and stored nowhere."""
@@ -93,12 +84,14 @@ def revoke_key(*, key: AgentKey, actor: str, now: datetime, reason: str = "") ->
     return bool(ended)
 
 
+@audit.refusals("quarantine_key")
 @transaction.atomic
 def quarantine_key(*, key: AgentKey, actor: str, reason: str, now: datetime) -> bool:
     """From now on the key's evidence is recorded and not counted, nor what it reported before; False if it was so."""
     return _quarantine(key, "quarantine_key", actor, reason, now)
 
 
+@audit.refusals("quarantine_worker")
 @transaction.atomic
 def quarantine_worker(*, worker: Worker, actor: str, reason: str, now: datetime) -> bool:
     """The same for one worker."""

@@ -10,10 +10,12 @@ from django.urls import NoReverseMatch, reverse
 from recloser.core.types import Cause, DegradedBehaviour
 
 from controlplane.delivery import resolve
-from controlplane.models import Circuit, Dependency, Outage, ProbeRound, Tool, Transition, Trip
+from controlplane.models import AlertCause, Circuit, Dependency, Outage, ProbeRound, Tool, Transition, Trip, Worker
 from controlplane.selectors import circuits
 
 OPENED, LOCKED_OUT, CLOSED = "opened", "locked_out", "closed"
+RESOLVED = "resolved"
+"""A cause that is no transition is over."""
 
 
 def compose(
@@ -45,6 +47,7 @@ def _essence(event: str, circuit: Circuit, outage: Outage, transition: Transitio
         "id": f"{incident}:{event}",
         "event": event,
         "incident": incident,
+        "group": group_of(circuit),
         "title": _title(event, dependency),
         "environment": dependency.environment.slug,
         "dependency": dependency.slug,
@@ -63,6 +66,90 @@ def _essence(event: str, circuit: Circuit, outage: Outage, transition: Transitio
 def incident_of(outage: Outage) -> str:
     """One key an outage: resolving it resolves only its own."""
     return f"outage-{outage.pk}"
+
+
+def group_of(circuit: Circuit) -> str:
+    """One key a circuit: whatever is told of it belongs together."""
+    return f"circuit-{circuit.pk}"
+
+
+def incident_of_cause(cause: AlertCause) -> str:
+    """One key a cause, from its beginning to its end."""
+    return f"{cause.kind}-{cause.pk}"
+
+
+_CAUSES = {
+    AlertCause.Kind.WORKER_FAULT: (
+        "Worker fault: {worker} fails alone on {place}",
+        "Other workers succeed, so the circuit stays closed for the fleet; the worker's own breaker is open or about"
+        " to open. Look at that worker: its network, its credentials, its version. Quarantine it if it must not count.",
+    ),
+    AlertCause.Kind.QUORUM_SHORT: (
+        "Quorum out of reach: {place}",
+        "Fewer workers live than the policy wants as witnesses, so the circuit cannot open for the fleet: each worker's"
+        " own breaker is the protection. Start more workers, or lower `min_workers`.",
+    ),
+    AlertCause.Kind.UNTESTABLE: (
+        "Nobody can test {place}",
+        "It is out of service, and no probe has said anything about it for too long: it stays open. Add a probe or mend"
+        " the one it has, or close it by hand once the dependency works.",
+    ),
+    AlertCause.Kind.SCHEDULER_SILENT: (
+        "The scheduler is silent",
+        "No circuit is probed and no lease expires until a scheduler runs again. Circuits still open, and agents go on"
+        " with what they know. A Celery worker sends this and every other alert meanwhile.",
+    ),
+}
+
+
+def compose_cause(*, event: str, cause: AlertCause, now: datetime) -> dict[str, Any]:
+    """The body of a cause that is no transition, or of its end."""
+    circuit, incident = cause.circuit, incident_of_cause(cause)
+    dependency = circuit.dependency if circuit else None
+    title, advice = _CAUSES[AlertCause.Kind(cause.kind)]
+    named = title.format(worker=_worker(cause), place=_place(dependency) if dependency else "")
+    over = event == RESOLVED
+    body = {
+        "format": 1,
+        "id": f"{incident}:{event}",
+        "event": event,
+        "incident": incident,
+        "group": group_of(circuit) if circuit else f"environment-{cause.environment_id}",
+        "title": f"Resolved: {named[0].lower()}{named[1:]}" if over else named,
+        "environment": cause.environment.slug,
+        "dependency": dependency.slug if dependency else "",
+        "owner": dependency.owner if dependency else "",
+        "at": _iso(now),
+        "since": _iso(cause.began_at),
+        "state": circuit.state if circuit else None,
+        "mode": circuit.mode if circuit else None,
+        "cause": cause.kind,
+        "worker": _worker(cause) or None,
+        "url": link(dependency) if dependency else f"{settings.PUBLIC_URL}/?environment={cause.environment.slug}",
+    }
+    return body | {"text": _cause_text(body, "It is over." if over else advice)}
+
+
+def _worker(cause: AlertCause) -> str:
+    """Agent and instance, as the Board names a worker."""
+    if cause.worker_id is None:
+        return ""
+    worker = Worker.objects.filter(pk=cause.worker_id).select_related("agent").first()
+    return f"{worker.agent.slug}/{worker.instance}" if worker else "a worker"
+
+
+def _cause_text(body: Mapping[str, Any], advice: str) -> str:
+    lines = [
+        body["title"],
+        "",
+        advice,
+        f"Since: {body['since']}",
+        f"State: {body['state']}, mode {body['mode']}" if body["state"] else "",
+        f"Owner: {body['owner']}" if body["owner"] else "",
+        "",
+        body["url"],
+    ]
+    return "\n".join(lines)
 
 
 def link(dependency: Dependency) -> str:
@@ -129,10 +216,14 @@ def _probe(round_: ProbeRound | None) -> dict[str, Any] | None:
 
 
 def _title(event: str, dependency: Dependency) -> str:
-    name = f"{dependency.slug} ({dependency.environment.slug})"
+    name = _place(dependency)
     if event == LOCKED_OUT:
         return f"Locked out: {name} is still down"
     return f"Closed: {name} is back" if event == CLOSED else f"Opened: {name}"
+
+
+def _place(dependency: Dependency) -> str:
+    return f"{dependency.slug} ({dependency.environment.slug})"
 
 
 def _text(body: Mapping[str, Any]) -> str:

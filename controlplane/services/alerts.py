@@ -17,14 +17,19 @@ from django.db.models.functions import Cast, Concat
 from recloser.core.types import State
 
 from controlplane import secrets
-from controlplane.models import AlertChannel, AlertDelivery, Circuit, Environment, Outage, Transition
+from controlplane.models import AlertCause, AlertChannel, AlertDelivery, Circuit, Environment, Outage, Transition
+from controlplane.probe_spec import BadSpec, web_address
 from controlplane.services import audit, egress, system
-from controlplane.services.alert_body import CLOSED, LOCKED_OUT, OPENED, compose, compose_short, incident_of
+from controlplane.services.alert_body import CLOSED, LOCKED_OUT, OPENED, RESOLVED, compose, compose_short, incident_of
+from controlplane.services.alert_tests import TEST
+from controlplane.services.alert_tests import send_test as send_test
 from controlplane.services.errors import Refused
 
+EVENTS = (OPENED, LOCKED_OUT, CLOSED, *AlertCause.Kind.values, RESOLVED, TEST)
+"""Everything that a channel may be told."""
 MAX_ATTEMPTS = 10
 """Of one sending; the number itself only ever rises, so that a late answer is told from a present one."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 900.0
+FIRST_WAIT_S, LONGEST_BACKOFF_S = 5.0, 900.0
 LEASE = timedelta(seconds=30)
 LOCKOUTS_WITHIN = timedelta(days=1)
 KEEP_DELIVERIES = timedelta(days=90)
@@ -198,10 +203,11 @@ def wait_s(attempt: int, asked_s: float | None, jitter: float | None = None) -> 
     """Until the next attempt: doubled each time, shifted by up to a fifth, and no shorter than the receiver asks."""
     draw = random.uniform(-0.2, 0.2) if jitter is None else jitter  # noqa: S311
     failures = (attempt - 1) % MAX_ATTEMPTS
-    backed_off = min(FIRST_WAIT_S * 2.0**failures, LONGEST_WAIT_S) * (1 + draw)
-    return max(backed_off, min(asked_s or 0.0, LONGEST_WAIT_S))
+    backed_off = min(FIRST_WAIT_S * 2.0**failures, LONGEST_BACKOFF_S) * (1 + draw)
+    return max(backed_off, min(asked_s or 0.0, LONGEST_BACKOFF_S))
 
 
+@audit.refusals("resend_alert")
 @transaction.atomic
 def resend(*, delivery_id: UUID, actor: str, now: datetime) -> AlertDelivery:
     """Send a delivery again, dead or sent: same id, same body, so its receiver keeps one record."""
@@ -218,6 +224,7 @@ def resend(*, delivery_id: UUID, actor: str, now: datetime) -> AlertDelivery:
     return row
 
 
+@audit.refusals("save_channel")
 @transaction.atomic
 def save_channel(
     *,
@@ -261,9 +268,10 @@ def _check_target(kind: str, target: str) -> None:
     if len(target) > 500:
         raise Refused("bad_field", "the address is too long", "use at most 500 characters", "target")
     if kind == Kind.WEBHOOK:
-        if not target.startswith(("https://", "http://")) or "@" in target.split("/", 3)[2]:
-            mend = "give an http:// or https:// address without user name and password"
-            raise Refused("bad_field", "this is not a web address", mend, "target")
+        try:
+            web_address(target, "target")
+        except BadSpec as bad:
+            raise Refused("bad_field", bad.message, bad.mend, bad.field) from None
         egress.demand_reachable(target, field="target")
     elif kind == Kind.EMAIL:
         try:

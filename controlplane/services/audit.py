@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from django.db import connection, transaction
+from django.db.models import Model
 
 from controlplane import clock
-from controlplane.models import AuditAnchor, AuditEntry
+from controlplane.models import AuditAnchor, AuditEntry, Environment
+from controlplane.services.errors import Refused
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CHAIN = 7_265_636_002
 """The advisory lock that orders the chain; held until the caller's transaction ends."""
@@ -46,6 +52,73 @@ def record(
         entry = [clock.now(), environment_id, actor, action, target[:500], accepted, reason[:1000], plain, previous]
         values = [*entry[:7], json.dumps(plain), previous, _hash(*entry)]
         cursor.execute(_INSERT, values)
+
+
+_within: ContextVar[bool] = ContextVar("within", default=False)
+"""Whether a service that another service calls is at work: what it refuses is the outer one's refusal."""
+
+_SUBJECTS = (
+    *("tool", "dependency", "key", "worker", "target", "channel", "trip", "delivery_id", "agent", "person", "token"),
+    *("network", "slug", "name", "username", "environment"),
+)
+"""Arguments by which services name what they are about, the most telling first."""
+
+
+def refusals(
+    action: str, *, target: Callable[[Mapping[str, Any]], str] | None = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Whatever the service refuses is on record, once, after its own transaction is undone: decorate outermost."""
+
+    def wrap(service: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(service)
+        def recorded(*args: P.args, **kwargs: P.kwargs) -> T:
+            if _within.get():
+                return service(*args, **kwargs)
+            held = _within.set(True)
+            try:
+                return service(*args, **kwargs)
+            except Refused as refused:
+                _record_refusal(action, refused, kwargs, (target or _subject)(kwargs))
+                raise
+            finally:
+                _within.reset(held)
+
+        return recorded
+
+    return wrap
+
+
+def _record_refusal(action: str, refused: Refused, given: Mapping[str, Any], target: str) -> None:
+    record(
+        actor=str(given.get("actor") or given.get("person") or ""),
+        action=action,
+        target=_printable(target),
+        accepted=False,
+        environment_id=_environment_id(given),
+        reason=_printable(refused.message),
+        detail={"code": refused.code, "field": refused.field},
+    )
+
+
+def _subject(given: Mapping[str, Any]) -> str:
+    subject: object = next((given[name] for name in _SUBJECTS if given.get(name)), "")
+    if isinstance(subject, Model) and type(subject).__str__ is Model.__str__:
+        return str(getattr(subject, "name", subject.pk))
+    return str(subject)
+
+
+def _environment_id(given: Mapping[str, Any]) -> int | None:
+    for value in given.values():
+        if isinstance(value, Environment):
+            return value.pk
+        if (found := getattr(value, "environment_id", None)) is not None:
+            return int(found)
+    return None
+
+
+def _printable(text: str) -> str:
+    """As Postgres takes it: what was refused may be no text that it would."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:1000])
 
 
 def _through() -> dict[str, str]:

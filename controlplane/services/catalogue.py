@@ -12,9 +12,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import CharField
 from recloser.core.types import SideEffectClass
 
+from controlplane import clock
 from controlplane.delivery import publish, versions
 from controlplane.models import Agent, Dependency, Environment, Tool
-from controlplane.services import audit, tools
+from controlplane.services import audit, loosening, policies, tools
 from controlplane.services.errors import Refused
 
 Named = Environment | Agent | Dependency | Tool
@@ -24,12 +25,14 @@ Changes = Mapping[str, Any]
 """Field name to new value; what is not named stays as it is."""
 
 
+@audit.refusals("create_environment")
 def create_environment(*, slug: str, name: str, actor: str, now: datetime, protected: bool = False) -> Environment:
     """A new environment, empty; nothing of another one is seen from it."""
     _demand_slug(slug)
     return _create(Environment(slug=slug, name=name, protected=protected, created_at=now), actor)
 
 
+@audit.refusals("create_agent")
 def create_agent(
     *, environment: Environment, slug: str, name: str, actor: str, now: datetime, owner: str = ""
 ) -> Agent:
@@ -38,6 +41,7 @@ def create_agent(
     return _create(Agent(environment=environment, slug=slug, name=name, owner=owner, created_at=now), actor)
 
 
+@audit.refusals("create_dependency")
 def create_dependency(
     *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
 ) -> Dependency:
@@ -49,6 +53,7 @@ def create_dependency(
     )
 
 
+@audit.refusals("create_tool")
 def create_tool(
     *, environment: Environment, name: str, dependencies: Iterable[str], actor: str, now: datetime, **more: Any
 ) -> Tool:
@@ -60,42 +65,45 @@ def create_tool(
     )
 
 
+@audit.refusals("edit_environment")
 def edit_environment(*, environment: Environment, changes: Changes, actor: str) -> Environment:
     """Its name, and whether a change that loosens needs a second person."""
     return _edit(environment, changes, actor)
 
 
+@audit.refusals("edit_agent")
 def edit_agent(*, agent: Agent, changes: Changes, actor: str) -> Agent:
     """Its name and owner."""
     return _edit(agent, changes, actor)
 
 
+@audit.refusals("edit_dependency")
 def edit_dependency(*, dependency: Dependency, changes: Changes, actor: str) -> Dependency:
     """Its owner and description."""
     return _edit(dependency, changes, actor)
 
 
+@audit.refusals("edit_tool")
 @transaction.atomic
-def edit_tool(*, tool: Tool, changes: Changes, actor: str) -> Tool:
-    """Its class (given is confirmed), cost, owner, operation and dependencies; agents hear of it at once."""
+def edit_tool(*, tool: Tool, changes: Changes, actor: str, approved_by: str = "") -> Tool:
+    """Its class (given is confirmed), cost, owner, operation and dependencies; agents hear of it at once.
+
+    A milder class than the confirmed one needs `approved_by`, another person than the actor.
+    """
     wanted = dict(changes)
     behind = wanted.pop("dependencies", None)
     if "side_effect" in wanted:
-        wanted["class_confirmed"] = _class(wanted["side_effect"]) is not SideEffectClass.UNKNOWN
+        wanted["class_confirmed"] = tools.known_class(wanted["side_effect"]) is not SideEffectClass.UNKNOWN
+        loosening.demand_class(tool, wanted["side_effect"], actor=actor, approved_by=approved_by)
     changed = _assign(tool, wanted)
     if behind is not None:
         changed |= _stand_behind(tool, behind)
     if changed:
-        _audit(tool, "edit_tool", actor, changed)
+        policies.sweep_soon(environment_id=tool.environment_id, now=clock.now())
+        _audit(tool, "edit_tool", actor, changed | ({"approved_by": approved_by} if approved_by else {}))
         versions.bump_config(tool.environment_id)
         publish.config_changed(tool.environment_id)
     return tool
-
-
-def _class(word: str) -> SideEffectClass:
-    if word not in set(SideEffectClass):
-        raise Refused("bad_field", "there is no such class", f"use one of {', '.join(SideEffectClass)}", "side_effect")
-    return SideEffectClass(word)
 
 
 def _stand_behind(tool: Tool, slugs: Iterable[str]) -> dict[str, Any]:

@@ -2,21 +2,29 @@
 
 from controlplane.services.judging import Considered, consider, hear_wait, recheck_lately_failing, settle_due
 from controlplane.services.overrides import acknowledge, force_close, hold_closed, hold_open, probe_now, release
-from controlplane.services.rounds import claim_rounds, finish_round, next_due_at, shift_deadlines, sweep_due
+from controlplane.services.rounds import (
+    Answered,
+    claim_rounds,
+    finish_round,
+    finish_rounds,
+    shift_deadlines,
+    sweep_due,
+)
 from controlplane.services.transitions import core_of
 
 __all__ = [
+    "Answered",
     "Considered",
     "acknowledge",
     "claim_rounds",
     "consider",
     "core_of",
     "finish_round",
+    "finish_rounds",
     "force_close",
     "hear_wait",
     "hold_closed",
     "hold_open",
-    "next_due_at",
     "probe_now",
     "recheck_lately_failing",
     "release",

@@ -9,6 +9,7 @@ from controlplane.services import audit
 from controlplane.services.errors import Refused
 
 
+@audit.refusals("allow_network")
 def allow_network(*, network: str, reason: str, actor: str, now: datetime) -> AllowedNetwork:
     """Open a range such as 10.1.0.0/16 to probes and webhooks; allowing it again changes nothing."""
     wanted = _read(network)
@@ -22,6 +23,7 @@ def allow_network(*, network: str, reason: str, actor: str, now: datetime) -> Al
     return row
 
 
+@audit.refusals("close_network")
 def close_network(*, network: str, actor: str) -> None:
     """Take a range back."""
     wanted = str(_read(network))

@@ -14,9 +14,10 @@ from recloser.core.types import Delivery, State
 
 from controlplane import clock
 from controlplane.delivery import publish
-from controlplane.evidence import recount, window
+from controlplane.evidence import live, recount, window
 from controlplane.evidence.counters import Key
-from controlplane.models import Circuit, Dependency
+from controlplane.evidence.outcomes import FAILED
+from controlplane.models import Circuit, Dependency, Worker
 from controlplane.selectors import policies
 from controlplane.services import transitions
 from controlplane.services.transitions import core_of
@@ -57,7 +58,7 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True, by_r
         return _considered(dependency_id, before, policy)
     evidence = _evidence(row, before, policy, now, bad_sample=bad_sample, by_rows=by_rows)
     judgement = core.judge(before, evidence, policy, clock.seconds(now))
-    _note_findings(row, evidence, judgement, now)
+    _note_findings(row, evidence, judgement, policy, now)
     if judgement.circuit == before:
         return _considered(dependency_id, before, policy)
     return _decide(row.pk, before.generation, evidence, policy, now)
@@ -75,17 +76,25 @@ SELECT c.dependency_id FROM controlplane_circuit c
 WHERE c.state = 'closed' AND EXISTS (
     SELECT FROM observation o
     WHERE o.dependency_id = c.dependency_id AND o.received_at >= %s AND o.counted AND o.generation = c.generation
-      AND {recount.FAILED} + o.slow > 0
+      AND {FAILED} + o.slow > 0
 )
-ORDER BY c.dependency_id LIMIT %s
+ORDER BY c.dependency_id <= %s, c.dependency_id LIMIT %s
 """  # noqa: S608
 
 
+_rechecked: dict[str, int] = {}
+
+
 def recheck_lately_failing(*, now: datetime, since_s: float = 30.0, limit: int = 100) -> list[int]:
-    """Judge closed circuits by the rows of the last moments: what a process stored and died before it was judged."""
+    """Judge closed circuits by the rows of the last moments: what a process stored and died before it was judged.
+
+    Where there are more than the limit, the next call goes on where this one ends.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_LATELY_FAILING, [now - timedelta(seconds=since_s), limit])
+        cursor.execute(_LATELY_FAILING, [now - timedelta(seconds=since_s), _rechecked.get("last", 0), limit])
         found = [pk for (pk,) in cursor.fetchall()]
+    if found:
+        _rechecked["last"] = found[-1]
     for dependency_id in found:
         transitions.attempt(consider, dependency_id=dependency_id, now=now, by_rows=True)
     return found
@@ -193,19 +202,33 @@ def _lengthened(circuit: core.Circuit, until: datetime, now: datetime) -> core.C
 _looked: dict[int, float] = {}
 
 
-def _note_findings(row: Circuit, evidence: Evidence, judgement: Judgement, now: datetime) -> None:
+def _note_findings(
+    row: Circuit, evidence: Evidence, judgement: Judgement, policy: CircuitPolicy, now: datetime
+) -> None:
     """Keep on the row what the Board has to name: a worker that fails alone, a quorum out of reach."""
     changes: dict[str, object] = {}
     if judgement.quorum_out_of_reach != (row.quorum_short_at is not None):
         changes["quorum_short_at"] = now if judgement.quorum_out_of_reach else None
     if evidence.workers:
         _looked[row.pk] = time.monotonic()
-        changes |= _fault(row, judgement, now)
+        changes |= _fault(row, judgement.worker_fault, policy, now)
     if changes:
         Circuit.objects.filter(pk=row.pk).update(**changes)
 
 
-def _fault(row: Circuit, judgement: Judgement, now: datetime) -> dict[str, object]:
-    if judgement.worker_fault is not None:
-        return {"fault_worker_id": int(judgement.worker_fault), "fault_seen_at": now}
+def _fault(row: Circuit, instance: str | None, policy: CircuitPolicy, now: datetime) -> dict[str, object]:
+    worker = None if instance is None else _worst_at(instance, row, policy, now)
+    if worker is not None:
+        return {"fault_worker_id": worker, "fault_seen_at": now}
     return {} if row.fault_seen_at is None else {"fault_worker_id": None, "fault_seen_at": None}
+
+
+def _worst_at(instance: str, row: Circuit, policy: CircuitPolicy, now: datetime) -> int | None:
+    """Of the workers at an instance the one with the most failures."""
+    here = set(Worker.objects.filter(environment=row.environment_id, instance=instance).values_list("pk", flat=True))
+    present = live.live(row.environment_id, now)
+    failures: dict[int, int] = {}
+    for part in recount.parts(row.dependency_id, row.generation, policy, now, present):
+        if part.worker_id in here:
+            failures[part.worker_id] = failures.get(part.worker_id, 0) + part.failures
+    return max(failures, key=lambda worker: (failures[worker], -worker), default=None)

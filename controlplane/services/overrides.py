@@ -20,6 +20,7 @@ from controlplane.services.transitions import core_of
 LONGEST_HOLD = timedelta(hours=24)
 LONGEST_REASON = 500
 LONGEST_TOKEN = 100
+KEEP_TOKENS = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,11 @@ def _first_time(order: _Order, row: Circuit) -> bool:
         mend = "make a new token for each action"
         raise Refused("token_reused", "this token belongs to another action", mend, "token")
     return made
+
+
+def prune_tokens(*, now: datetime) -> int:
+    """Forget actions taken more than a day ago: nobody repeats a request for so long."""
+    return ActionToken.objects.filter(at__lt=now - KEEP_TOKENS).delete()[0]
 
 
 def _force_close(row: Circuit, before: core.Circuit, order: _Order) -> core.Circuit:

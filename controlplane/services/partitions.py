@@ -1,4 +1,4 @@
-"""Partitions made ahead and dropped when old: observations by day (raw for 48 hours), audit by month."""
+"""Partitions made ahead and dropped when old: observations and minutes by day, hours and audit by month."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
+from django.conf import settings
 from django.db import connection, transaction
 
 from controlplane.models import AuditAnchor
+from controlplane.services import rollups
 
 DAYS_AHEAD = 3
 MONTHS_AHEAD = 2
-KEEP_OBSERVATIONS = timedelta(hours=48)
-KEEP_AUDIT = timedelta(days=400)
+BY_DAY, BY_MONTH = ("observation", "rollup_minute"), ("audit_entry", "rollup_hour")
 LOCK_MS = 2_000
 MAKER = 7_265_636_001
 """The advisory lock that one maker of partitions holds."""
@@ -34,31 +35,49 @@ class Span:
 
 def make_ahead(*, now: datetime) -> list[str]:
     """Make what is missing of the next days and months; names of those made. Rows wait in DEFAULT meanwhile."""
-    wanted = [*_days(now, DAYS_AHEAD), *_months(now, MONTHS_AHEAD)]
-    return [span.name for span in wanted if not _exists(span.name) and _make(span)]
+    days = [span for parent in BY_DAY if _exists(parent) for span in _days(parent, now, DAYS_AHEAD)]
+    months = [span for parent in BY_MONTH if _exists(parent) for span in _months(parent, now, MONTHS_AHEAD)]
+    return [span.name for span in (*days, *months) if not _exists(span.name) and _make(span)]
 
 
 def drop_old(*, now: datetime) -> list[str]:
-    """Drop what retention has passed, with the audit's last hash kept as an anchor; names of what was dropped."""
-    dropped = [name for name, ends in _partitions("observation") if ends <= now - KEEP_OBSERVATIONS and _drop(name)]
-    for name, ends in _partitions("audit_entry"):
-        if ends <= now - KEEP_AUDIT and _drop_audit(name, now):
-            dropped.append(name)
-    _empty_default(now - KEEP_OBSERVATIONS)
+    """Drop what retention has passed; names of what was dropped.
+
+    Of the audit the last hash is kept as an anchor; observations that are not rolled up yet stay.
+    """
+    dropped = [name for name in _past("observation", now) if _drop_observations(name)]
+    dropped += [name for name in _past("audit_entry", now) if _drop_audit(name, now)]
+    dropped += [name for parent in ("rollup_minute", "rollup_hour") for name in _past(parent, now) if _drop(name)]
+    for parent in ("observation", "rollup_minute", "rollup_hour"):
+        _empty_default(parent, now - keep(parent))
     return dropped
 
 
-def _days(now: datetime, ahead: int) -> Iterator[Span]:
+def keep(parent: str) -> timedelta:
+    """For how long a table's rows are kept."""
+    return {
+        "observation": timedelta(hours=settings.KEEP_OBSERVATIONS_HOURS),
+        "rollup_minute": timedelta(days=settings.KEEP_MINUTES_DAYS),
+        "rollup_hour": timedelta(days=settings.KEEP_HOURS_DAYS),
+        "audit_entry": timedelta(days=settings.KEEP_AUDIT_DAYS),
+    }[parent]
+
+
+def _past(parent: str, now: datetime) -> list[str]:
+    return [name for name, ends in _partitions(parent) if ends <= now - keep(parent)]
+
+
+def _days(parent: str, now: datetime, ahead: int) -> Iterator[Span]:
     first = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for day in (first + timedelta(days=offset) for offset in range(ahead + 1)):
-        yield Span("observation", f"observation_{day:%Y%m%d}", day, day + timedelta(days=1))
+        yield Span(parent, f"{parent}_{day:%Y%m%d}", day, day + timedelta(days=1))
 
 
-def _months(now: datetime, ahead: int) -> Iterator[Span]:
+def _months(parent: str, now: datetime, ahead: int) -> Iterator[Span]:
     month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     for _ in range(ahead + 1):
         following = _next_month(month)
-        yield Span("audit_entry", f"audit_entry_{month:%Y%m}", month, following)
+        yield Span(parent, f"{parent}_{month:%Y%m}", month, following)
         month = following
 
 
@@ -144,6 +163,18 @@ def _drop(name: str) -> bool:
 
 
 @transaction.atomic
+def _drop_observations(name: str) -> bool:
+    """Nobody adds to it while it is seen that all of it is rolled up."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
+        cursor.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+    if not rollups.is_rolled_up(name):
+        log.warning("partition_kept", name=name, reason="not rolled up yet")
+        return False
+    return _drop(name)
+
+
+@transaction.atomic
 def _drop_audit(name: str, now: datetime) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT id, hash FROM {name} ORDER BY id DESC LIMIT 1")  # noqa: S608
@@ -153,6 +184,8 @@ def _drop_audit(name: str, now: datetime) -> bool:
     return _drop(name)
 
 
-def _empty_default(before: datetime) -> None:
+def _empty_default(parent: str, before: datetime) -> None:
+    """What no partition was made for goes when its time has come, too."""
+    rolled_up = f" AND stored_by < {rollups.mark()}" if parent == "observation" else ""
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM observation_default WHERE received_at < %s", [before])
+        cursor.execute(f"DELETE FROM {parent}_default WHERE {_column(parent)} < %s{rolled_up}", [before])  # noqa: S608

@@ -16,12 +16,20 @@ from recloser.core.types import SideEffectClass, State
 from controlplane.delivery import publish as delivery
 from controlplane.delivery import resolve, versions
 from controlplane.models import Circuit, Dependency, Environment, PolicyRevision, Tool
-from controlplane.services import audit
+from controlplane.services import audit, loosening
 from controlplane.services.errors import Refused
 
 LEVELS = PolicyRevision.Level
 
 
+def _target(given: Mapping[str, Any]) -> str:
+    """As the record names a layer."""
+    owner = given.get("dependency") or given.get("tool") or given.get("side_effect") or given["environment"].slug
+    return f"{given['level']} {owner}"
+
+
+@audit.refusals("publish_policy", target=_target)
+@transaction.atomic
 def publish(
     *,
     environment: Environment,
@@ -33,26 +41,33 @@ def publish(
     dependency: Dependency | None = None,
     tool: Tool | None = None,
     side_effect: str = "",
+    approved_by: str = "",
 ) -> PolicyRevision:
     """Put one layer's values in force, in place of the layer's former ones.
 
     A dependency sets circuit fields and a tool run fields; an environment and a class set both, under `circuit` and
-    `run`. Raises Refused, naming the first field that is wrong; a rejected attempt is on record.
+    `run`. Raises Refused, naming the first field that is wrong; a rejected attempt is on record. What guards a tool
+    less than its class does needs `approved_by`, another person than the actor: that they may is the caller's to check.
     """
     place: dict[str, Any] = {"level": level, "side_effect": side_effect, "dependency": dependency, "tool": tool}
-    try:
-        _demand_place(environment, **place)
-        _demand_reason(reason)
-        _demand_valid(level, values)
-        with transaction.atomic():
-            return _publish(environment, place, values, reason.strip(), actor, now)
-    except Refused as refused:
-        _audit(environment, place, actor, accepted=False, reason=refused.message)
-        raise
+    _demand_place(environment, **place)
+    _demand_reason(reason)
+    _demand_valid(level, values)
+    loosening.demand_wording(level, values)
+    loosening.demand_fallback(environment, place, values)
+    loosening.demand_approval(environment, place, values, actor=actor, approved_by=approved_by)
+    approver = approved_by.strip() if loosening.is_approved(actor, approved_by) else ""
+    return _publish(environment, place, values, reason.strip(), actor, approver, now)
 
 
 def _publish(
-    environment: Environment, place: dict[str, Any], values: Mapping[str, Any], reason: str, actor: str, now: datetime
+    environment: Environment,
+    place: dict[str, Any],
+    values: Mapping[str, Any],
+    reason: str,
+    actor: str,
+    approved_by: str,
+    now: datetime,
 ) -> PolicyRevision:
     Environment.objects.select_for_update(no_key=True).get(pk=environment.pk)
     former = PolicyRevision.objects.filter(environment=environment, **place)
@@ -70,11 +85,16 @@ def _publish(
         reason=reason,
         created_at=now,
         created_by=actor,
+        approved_by=approved_by,
         published_at=now,
     )
     _demand_sense(environment, place)
-    _sweep_soon(environment, now)
-    _audit(environment, place, actor, accepted=True, reason=reason, detail={"number": number, "values": dict(values)})
+    sweep_soon(environment_id=environment.pk, now=now)
+    detail = {"number": number, "values": dict(values)} | ({"approved_by": approved_by} if approved_by else {})
+    audit.record(
+        actor=actor, action="publish_policy", target=_target({"environment": environment, **place}), accepted=True,
+        environment_id=environment.pk, reason=reason, detail=detail,
+    )  # fmt: skip
     versions.bump_config(environment.pk)
     delivery.config_changed(environment.pk)
     return revision
@@ -160,29 +180,8 @@ def _changed(
             yield tool.name, layers.run(tool.pk, resolve.character_of([tool])).policy
 
 
-def _sweep_soon(environment: Environment, now: datetime) -> None:
+def sweep_soon(*, environment_id: int, now: datetime) -> None:
     """Deadlines stay; what the new values say of lockout and settling is looked at by the next sweep."""
-    moving = Circuit.objects.filter(environment=environment).exclude(state=State.CLOSED.value, suspected_at=None)
+    moving = Circuit.objects.filter(environment=environment_id).exclude(state=State.CLOSED.value, suspected_at=None)
     ids = list(moving.select_for_update(no_key=True).order_by("id").values_list("id", flat=True))
     Circuit.objects.filter(id__in=ids).update(sweep_at=now)
-
-
-def _audit(
-    environment: Environment,
-    place: Mapping[str, Any],
-    actor: str,
-    *,
-    accepted: bool,
-    reason: str,
-    detail: Mapping[str, Any] | None = None,
-) -> None:
-    owner = place["dependency"] or place["tool"] or place["side_effect"] or environment.slug
-    audit.record(
-        actor=actor,
-        action="publish_policy",
-        target=f"{place['level']} {owner}"[:300],
-        accepted=accepted,
-        environment_id=environment.pk,
-        reason=reason,
-        detail=detail,
-    )

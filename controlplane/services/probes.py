@@ -36,6 +36,7 @@ class Job:
     problem: str = ""
 
 
+@audit.refusals("save_probe")
 @transaction.atomic
 def save_probe(
     *,
@@ -90,6 +91,7 @@ def shown(probe: Probe) -> dict[str, Any]:
     }
 
 
+@audit.refusals("test_probe")
 @transaction.atomic
 def test_now(
     *,
@@ -123,11 +125,6 @@ def take_rounds(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     taken = list(rows.select_related("circuit__dependency__probe"))
     ProbeRound.objects.filter(id__in=[row.pk for row in taken]).update(dispatched_at=now)
     return [_job_of_round(row, now) for row in taken]
-
-
-def note_asked(*, round_id: UUID, asked: Mapping[str, Any], connected_at: datetime | None) -> None:
-    """Keep what was asked and when the connection stood."""
-    ProbeRound.objects.filter(pk=round_id).update(asked=dict(asked), connected_at=connected_at)
 
 
 @transaction.atomic

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db import transaction
+from django.db import connection, transaction
 from recloser.core import circuit as core
 from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Mode, State, Verdict
@@ -17,52 +19,108 @@ from controlplane import clock
 from controlplane.models import Circuit, Environment, ProbeRound
 from controlplane.selectors import policies
 from controlplane.services import transitions
-from controlplane.services.transitions import core_of
+from controlplane.services.transitions import Change, core_of
+
+T = TypeVar("T")
+
+HANDING_ON_S = 2.0
+"""Of a lease, what is left beside the probe's time limit for taking the round and writing its verdict down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What one round's probe came to; `asked` and `connected_at` are kept whatever the verdict leads to."""
+
+    round_id: uuid.UUID
+    verdict: Verdict
+    operation: str | None = None
+    retry_after_s: float | None = None
+    answered: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any] | None = None
+    connected_at: datetime | None = None
 
 
 @transaction.atomic
 def claim_rounds(*, now: datetime, limit: int = 50, dependency_id: int | None = None) -> list[ProbeRound]:
     """Grant a round to every circuit that is due and has an enabled probe; two claimers never get the same one.
 
-    `dependency_id`: to its circuit alone.
+    The longest due come first. `dependency_id`: to its circuit alone.
     """
     due = Circuit.objects.filter(
         state=State.OPEN.value, mode=Mode.AUTO.value, due_at__lte=now, dependency__probe__enabled=True
     )
     due = due if dependency_id is None else due.filter(dependency=dependency_id)
     locked = due.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("dependency__probe")
-    rows = list(locked.order_by("id")[:limit])
-    granted = [made for row in rows if (made := transitions.attempt(_grant, row, now)) is not None]
+    rows = list(locked.order_by("due_at", "id")[:limit])
+    granted = _together(_grant_all, rows, now)
     transitions.announce([each.circuit for each in granted])
     return granted
 
 
+def _together(work: Callable[[list[Circuit], datetime], list[T]], rows: list[Circuit], now: datetime) -> list[T]:
+    """All these locked rows in few statements; should that fail, one by one: what is wrong with one holds up no other.
+
+    After a failure the rows are read anew: half-done work has left its traces on them.
+    """
+    if not rows:
+        return []
+    done = transitions.attempt(work, rows, now)
+    if done is not None:
+        return done
+    fresh = Circuit.objects.select_related("dependency__probe").filter(pk__in=[row.pk for row in rows]).order_by("id")
+    return [made for row in fresh for made in transitions.attempt(work, [row], now) or []]
+
+
 @transaction.atomic
-def _grant(row: Circuit, now: datetime) -> ProbeRound | None:
-    policy = _policy(row)
+def _grant_all(rows: list[Circuit], now: datetime) -> list[ProbeRound]:
+    known = policies.circuit_policies(rows)
+    grants = [(row, known[row.dependency_id], _grant(row, known[row.dependency_id], now)) for row in rows]
+    given = [(row, policy, grant) for row, policy, grant in grants if grant is not None]
+    made = [_round(row, grant.circuit, now) for row, _, grant in given]
+    changes = [
+        Change(row, grant.circuit, policy, {"round": str(each.pk)})
+        for (row, policy, grant), each in zip(given, made, strict=True)
+    ]
+    transitions.save_all(changes, now=now)
+    _forget_who_asked([row for row, _, _ in given])
+    return ProbeRound.objects.bulk_create(made)
+
+
+def _grant(row: Circuit, policy: CircuitPolicy, now: datetime) -> core.Grant | None:
     bring_up_to_date(row, policy, now)
-    round_id = uuid.uuid4()
-    due_at = row.due_at or now
-    answer = core.grant_round(core_of(row), policy, clock.seconds(now), str(round_id))
-    if not answer.granted or answer.circuit.round is None:
-        return None
-    asked_by, row.probe_requested_by = row.probe_requested_by, ""
-    transitions.save(row, answer.circuit, policy=policy, now=now, evidence={"round": str(round_id)})
-    if asked_by:
-        row.save(update_fields=["probe_requested_by"])
-    return ProbeRound.objects.create(
-        id=round_id,
+    answer = core.grant_round(core_of(row), _patient(row, policy), clock.seconds(now), str(uuid.uuid4()))
+    return answer if answer.granted else None
+
+
+def _patient(row: Circuit, policy: CircuitPolicy) -> CircuitPolicy:
+    """With a lease that outlasts the probe's own time limit."""
+    longest = row.dependency.probe.spec.get("time_limit_s", 0.0) + HANDING_ON_S
+    return replace(policy, probe_timeout_s=max(policy.probe_timeout_s, longest))
+
+
+def _round(row: Circuit, after: core.Circuit, now: datetime) -> ProbeRound:
+    """Before the row is changed: it still says since when it was due."""
+    assert after.round is not None
+    return ProbeRound(
+        id=uuid.UUID(after.round.id),
         circuit=row,
-        generation=answer.circuit.generation,
-        requested_by=asked_by,
-        due_at=due_at,
+        generation=after.generation,
+        requested_by=row.probe_requested_by,
+        due_at=row.due_at or now,
         granted_at=now,
-        lease_expires_at=datetime.fromtimestamp(answer.circuit.round.lease_expires_at, UTC),
+        lease_expires_at=datetime.fromtimestamp(after.round.lease_expires_at, UTC),
         operation=row.dependency.probe.operation,
     )
 
 
-@transaction.atomic
+def _forget_who_asked(rows: list[Circuit]) -> None:
+    asked = [row for row in rows if row.probe_requested_by]
+    if asked:
+        Circuit.objects.filter(pk__in=[row.pk for row in asked]).update(probe_requested_by="")
+    for row in asked:
+        row.probe_requested_by = ""
+
+
 def finish_round(
     *,
     round_id: uuid.UUID | str,
@@ -73,32 +131,67 @@ def finish_round(
     now: datetime,
 ) -> bool:
     """Apply a round's verdict; False, and no circuit changed, if it came late, twice, or to a circuit that moved on."""
-    circuit_id = ProbeRound.objects.filter(pk=round_id).values_list("circuit_id", flat=True).first()
-    if circuit_id is None:
-        return False
-    row = Circuit.objects.select_for_update(no_key=True).get(pk=circuit_id)
-    policy = _policy(row)
-    moved = bring_up_to_date(row, policy, now)
-    kept = ProbeRound.objects.select_for_update(no_key=True).get(pk=round_id)
-    finish = core.finish_round(
+    one = Answered(uuid.UUID(str(round_id)), Verdict(verdict), operation, retry_after_s, dict(answered or {}))
+    return finish_rounds([one], now=now)[one.round_id]
+
+
+def finish_rounds(answers: Iterable[Answered], *, now: datetime) -> dict[uuid.UUID, bool]:
+    """The same for many, in few statements; by round, whether its verdict was applied."""
+    applied: dict[uuid.UUID, bool] = {}
+    left = list(answers)
+    while left:
+        circuits = dict(ProbeRound.objects.filter(pk__in=[each.round_id for each in left]).values_list("pk", "circuit"))
+        turn = {circuits[each.round_id]: each for each in reversed(left) if each.round_id in circuits}
+        applied |= dict.fromkeys((each.round_id for each in left if each.round_id not in circuits), False)
+        done = _finish_turn(turn, now)
+        applied |= {each.round_id: done.get(each.round_id, False) for each in turn.values()}
+        left = [each for each in left if each.round_id not in applied]
+    return applied
+
+
+@transaction.atomic
+def _finish_turn(turn: Mapping[int, Answered], now: datetime) -> dict[uuid.UUID, bool]:
+    """One answer of each of these circuits."""
+    rows = list(Circuit.objects.select_for_update(no_key=True).filter(pk__in=turn).order_by("id"))
+    ended = _together(lambda some, at: _finish_all(some, turn, at), rows, now)
+    transitions.announce([row for row, _, changed in ended if changed])
+    return {turn[row.pk].round_id: applied for row, applied, _ in ended}
+
+
+@transaction.atomic
+def _finish_all(rows: list[Circuit], turn: Mapping[int, Answered], now: datetime) -> list[tuple[Circuit, bool, bool]]:
+    """Row, whether the verdict was applied, whether the row changed at all."""
+    known = policies.circuit_policies(rows)
+    moved = {row.pk: bring_up_to_date(row, known[row.dependency_id], now) for row in rows}
+    wanted = [turn[row.pk].round_id for row in rows]
+    kept = {each.circuit_id: each for each in ProbeRound.objects.select_for_update(no_key=True).filter(pk__in=wanted)}
+    ends = [
+        (row, kept[row.pk], turn[row.pk], _finish(row, turn[row.pk], known[row.dependency_id], now)) for row in rows
+    ]
+    changes = [
+        Change(row, finish.circuit, known[row.dependency_id], _told(each, finish, answer.answered))
+        for row, each, answer, finish in ends
+        if finish.applied
+    ]
+    transitions.save_all(changes, now=now)
+    _keep_answers([(each, answer, finish) for _, each, answer, finish in ends], now)
+    return [(row, finish.applied, finish.applied or moved[row.pk]) for row, _, _, finish in ends]
+
+
+def _finish(row: Circuit, answer: Answered, policy: CircuitPolicy, now: datetime) -> core.Finish:
+    return core.finish_round(
         core_of(row),
-        str(kept.pk),
-        Verdict(verdict),
+        str(answer.round_id),
+        answer.verdict,
         policy,
         clock.seconds(now),
         jitter=random.uniform(-1.0, 1.0),  # noqa: S311
-        operation=operation or None,
-        retry_after_s=retry_after_s,
+        operation=answer.operation or None,
+        retry_after_s=answer.retry_after_s,
     )
-    if finish.applied:
-        transitions.save(row, finish.circuit, policy=policy, now=now, evidence=_told(kept, finish, answered))
-    _keep_answer(kept, finish, verdict, answered, now)
-    if finish.applied or moved:
-        transitions.announce([row])
-    return finish.applied
 
 
-def _told(kept: ProbeRound, finish: core.Finish, answered: Mapping[str, Any] | None) -> dict[str, Any]:
+def _told(kept: ProbeRound, finish: core.Finish, answered: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "round": str(kept.pk),
         "verdict": str(finish.verdict),
@@ -106,69 +199,86 @@ def _told(kept: ProbeRound, finish: core.Finish, answered: Mapping[str, Any] | N
         "good_rounds": finish.circuit.good_rounds,
         "failed_rounds": finish.circuit.failed_rounds,
         "cooldown_s": finish.circuit.cooldown_s,
-        "cause": (answered or {}).get("cause"),
+        "cause": answered.get("cause"),
     }
 
 
-def _keep_answer(
-    kept: ProbeRound, finish: core.Finish, verdict: Verdict | str, answered: Mapping[str, Any] | None, now: datetime
-) -> None:
+_KEEP_ANSWERS = """
+UPDATE controlplane_proberound r SET
+    asked = coalesce(n.asked, r.asked),
+    connected_at = coalesce(n.connected_at, r.connected_at),
+    finished_at = coalesce(r.finished_at, %s),
+    verdict = CASE WHEN r.finished_at IS NULL THEN n.verdict ELSE r.verdict END,
+    applied = CASE WHEN r.finished_at IS NULL THEN n.applied ELSE r.applied END,
+    answered = CASE WHEN r.finished_at IS NULL THEN n.answered ELSE r.answered END
+FROM jsonb_to_recordset(%s::jsonb) AS n(
+    id uuid, asked jsonb, connected_at timestamptz, verdict text, applied boolean, answered jsonb)
+WHERE r.id = n.id
+"""
+
+
+def _keep_answers(ends: list[tuple[ProbeRound, Answered, core.Finish]], now: datetime) -> None:
     """The first answer of a round stays, applied or not; a repeated one changes nothing."""
-    if kept.finished_at is not None:
-        return
-    kept.finished_at = now
-    kept.verdict = str(finish.verdict or Verdict(verdict))
-    kept.applied = finish.applied
-    kept.answered = dict(answered or {}) | {"reason": finish.reason}
-    kept.save(update_fields=["finished_at", "verdict", "applied", "answered"])
-
-
-def sweep_due(*, now: datetime, limit: int = 100) -> int:
-    """Write down what time alone has changed: leases and overrides run out, lockouts reached; how many circuits."""
-    waiting = Circuit.objects.filter(sweep_at__lte=now, suspected_at=None).order_by("sweep_at")
-    return sum(bool(transitions.attempt(_sweep, pk, now)) for pk in waiting.values_list("pk", flat=True)[:limit])
+    rows = [
+        {
+            "id": str(kept.pk),
+            "asked": answer.asked,
+            "connected_at": answer.connected_at and answer.connected_at.isoformat(),
+            "verdict": str(finish.verdict or answer.verdict),
+            "applied": finish.applied,
+            "answered": {**answer.answered, "reason": finish.reason},
+        }
+        for kept, answer, finish in ends
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_KEEP_ANSWERS, [now, json.dumps(rows)])
 
 
 @transaction.atomic
-def _sweep(circuit_id: int, now: datetime) -> bool:
-    rows = Circuit.objects.select_for_update(skip_locked=True, no_key=True)
-    row = rows.filter(pk=circuit_id, sweep_at__lte=now).first()
-    if row is None:
-        return False
-    policy = _policy(row)
-    if bring_up_to_date(row, policy, now):
-        transitions.announce([row])
-        return True
-    Circuit.objects.filter(pk=row.pk).update(sweep_at=transitions.sweep_at(core_of(row), policy))
-    return False
+def sweep_due(*, now: datetime, limit: int = 100) -> int:
+    """Write down what time alone has changed: leases and overrides run out, lockouts reached; how many circuits."""
+    waiting = Circuit.objects.filter(sweep_at__lte=now, suspected_at=None).order_by("sweep_at", "id")
+    rows = list(waiting.select_for_update(skip_locked=True, no_key=True)[:limit])
+    changed = _together(_sweep_all, rows, now)
+    transitions.announce(changed)
+    return len(changed)
+
+
+@transaction.atomic
+def _sweep_all(rows: list[Circuit], now: datetime) -> list[Circuit]:
+    """Those that changed; for the others the moment is set anew, so that they are not looked at again and again."""
+    known = policies.circuit_policies(rows)
+    changed = _bring_all_up_to_date(rows, known, now)
+    for row in rows:
+        if row not in changed:
+            sweep_at = transitions.sweep_at(core_of(row), known[row.dependency_id])
+            Circuit.objects.filter(pk=row.pk).update(sweep_at=sweep_at)
+    return changed
 
 
 def bring_up_to_date(row: Circuit, policy: CircuitPolicy, now: datetime) -> bool:
     """Bring a locked row to where the clock has already brought it; True if that changed it."""
-    before = core_of(row)
-    after = core.sweep(before, policy, clock.seconds(now))
-    if after == before:
-        return False
-    transitions.save(row, after, policy=policy, now=now)
-    if before.round is not None and after.round is None:
-        _close_expired(before.round.id, now)
-    return True
+    return bool(_bring_all_up_to_date([row], {row.dependency_id: policy}, now))
 
 
-def _close_expired(round_id: str, now: datetime) -> None:
-    ProbeRound.objects.filter(pk=round_id, finished_at=None).update(
+def _bring_all_up_to_date(rows: list[Circuit], known: Mapping[int, CircuitPolicy], now: datetime) -> list[Circuit]:
+    """The same for many; those that it changed."""
+    before = {row.pk: core_of(row) for row in rows}
+    swept = [(row, core.sweep(before[row.pk], known[row.dependency_id], clock.seconds(now))) for row in rows]
+    changes = [Change(row, after, known[row.dependency_id]) for row, after in swept if after != before[row.pk]]
+    if not changes:
+        return []
+    transitions.save_all(changes, now=now)
+    expired = [was.id for each in changes if each.after.round is None and (was := before[each.row.pk].round)]
+    if expired:
+        _close_expired(expired, now)
+    return [each.row for each in changes]
+
+
+def _close_expired(round_ids: list[str], now: datetime) -> None:
+    ProbeRound.objects.filter(pk__in=round_ids, finished_at=None).update(
         finished_at=now, verdict=Verdict.INCONCLUSIVE.value, answered={"cause": "no verdict before the lease ran out"}
     )
-
-
-def next_due_at() -> datetime | None:
-    """The earliest moment at which a sweep, a settling or a claim has something to do."""
-    due = Circuit.objects.filter(state=State.OPEN.value, mode=Mode.AUTO.value, dependency__probe__enabled=True)
-    moments = [
-        Circuit.objects.exclude(sweep_at=None).order_by("sweep_at").values_list("sweep_at", flat=True).first(),
-        due.exclude(due_at=None).order_by("due_at").values_list("due_at", flat=True).first(),
-    ]
-    return min((at for at in moments if at is not None), default=None)
 
 
 def shift_deadlines(*, by_s: float) -> int:
@@ -180,9 +290,9 @@ def shift_deadlines(*, by_s: float) -> int:
 def _shift_environment(environment_id: int, by_s: float) -> int:
     rows = list(Circuit.objects.select_for_update(no_key=True).filter(environment=environment_id).order_by("id"))
     moved = [row for row in rows if row.core]
-    for row in moved:
-        after = core.shift(core_of(row), by_s)
-        transitions.save(row, after, policy=_policy(row), now=clock.instant(after.changed_at) or clock.now())
+    known = policies.circuit_policies(moved)
+    changes = [Change(row, core.shift(core_of(row), by_s), known[row.dependency_id]) for row in moved]
+    transitions.save_all(changes, now=clock.now())
     step = timedelta(seconds=by_s)
     for kept in ProbeRound.objects.filter(circuit__in=moved, finished_at=None):
         kept.lease_expires_at += step
@@ -190,7 +300,3 @@ def _shift_environment(environment_id: int, by_s: float) -> int:
         kept.save(update_fields=["lease_expires_at", "granted_at"])
     transitions.announce(moved)
     return len(moved)
-
-
-def _policy(row: Circuit) -> CircuitPolicy:
-    return policies.circuit_policy(environment_id=row.environment_id, dependency_id=row.dependency_id)

@@ -36,6 +36,7 @@ def grants(token: PersonalToken, permission: str) -> bool:
     return permission.removeprefix(_APP) in token.scopes and token.user.has_perm(permission)
 
 
+@audit.refusals("issue_token")
 @transaction.atomic
 def issue(
     *, person: User, name: str, scopes: Iterable[str], now: datetime, expires_at: datetime | None = None

@@ -12,12 +12,13 @@ from recloser.core.types import SideEffectClass
 
 from controlplane.delivery import publish, versions
 from controlplane.models import Circuit, Dependency, Environment, Tool
-from controlplane.services import audit
+from controlplane.services import audit, loosening, policies
 from controlplane.services.errors import Refused
 
 LONGEST_NAME = 200
 
 
+@audit.refusals("ensure_dependency")
 @transaction.atomic
 def ensure_dependency(
     *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
@@ -32,6 +33,7 @@ def ensure_dependency(
     return row
 
 
+@audit.refusals("ensure_tool")
 @transaction.atomic
 def ensure_tool(
     *,
@@ -44,20 +46,27 @@ def ensure_tool(
     costly: bool | None = None,
     operation: str = "",
     owner: str = "",
+    approved_by: str = "",
 ) -> Tool:
-    """The tool of that name behind these dependencies, which must exist; a class given is thereby confirmed."""
+    """The tool of that name behind these dependencies, which must exist; a class given is thereby confirmed.
+
+    A milder class than the confirmed one needs `approved_by`, as a policy that loosens does.
+    """
     _demand_name(name, "name")
     behind = [_dependency(environment, slug) for slug in dependencies]
     if not behind:
         raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
     row, made = Tool.objects.get_or_create(environment=environment, name=name, defaults={"created_at": now})
     changed = _set(row, {"operation": operation, "owner": owner}, {"operation": 200, "owner": 100})
+    if side_effect is not None:
+        loosening.demand_class(row, known_class(side_effect), actor=actor, approved_by=approved_by)
     changed |= _classify(row, side_effect, costly)
     if {each.pk for each in behind} != set(row.dependencies.values_list("pk", flat=True)):
         row.dependencies.set(behind)
         changed["dependencies"] = sorted(each.slug for each in behind)
     if made or changed:
-        _told(environment, "ensure_tool", name, actor, {"new": made, **changed})
+        policies.sweep_soon(environment_id=environment.pk, now=now)
+        _told(environment, "ensure_tool", name, actor, {"new": made, **changed, **_approval(approved_by)})
     return row
 
 
@@ -93,9 +102,18 @@ def _set(row: Dependency | Tool, values: dict[str, str], longest: dict[str, int]
     return changed
 
 
-def _classify(row: Tool, side_effect: str | None, costly: bool | None) -> dict[str, Any]:
-    if side_effect is not None and side_effect not in set(SideEffectClass):
+def known_class(word: str) -> SideEffectClass:
+    """The class of that name, or a refusal."""
+    if word not in set(SideEffectClass):
         raise Refused("bad_field", "there is no such class", f"use one of {', '.join(SideEffectClass)}", "side_effect")
+    return SideEffectClass(word)
+
+
+def _approval(approved_by: str) -> dict[str, str]:
+    return {"approved_by": approved_by} if approved_by else {}
+
+
+def _classify(row: Tool, side_effect: str | None, costly: bool | None) -> dict[str, Any]:
     wanted: dict[str, Any] = {}
     if side_effect is not None:
         wanted |= {"side_effect": side_effect, "class_confirmed": side_effect != SideEffectClass.UNKNOWN}

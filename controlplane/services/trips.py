@@ -11,6 +11,7 @@ from controlplane.services import audit
 from controlplane.services.errors import Refused
 
 
+@audit.refusals("mark_false_trip")
 @transaction.atomic
 def mark_false_trip(*, trip: Trip, actor: str, reason: str, now: datetime) -> bool:
     """Say that it should not have tripped; False if somebody has said so before."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from django import template
 from django.forms import CheckboxInput
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from recloser.core.policy import CircuitPolicy
 from recloser.core.types import FAILURES
 
 from controlplane.models import Dependency, ProbeRound, Run, Transition, Trip
+from controlplane.selectors import runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
-from dashboard import words
+from controlplane.selectors.runs import Why
+from dashboard import addresses, build, gauges, words
 
 register = template.Library()
 
@@ -189,6 +191,39 @@ def subject(trip: Trip) -> str:
     return clip(trip.dependency.slug) if trip.dependency is not None else "the run"
 
 
+@register.filter
+def agent_of(trip: Trip) -> str:
+    """Whose trip it is; where a whole fleet tripped, nobody's."""
+    if trip.scope == "fleet":
+        return "—"
+    if trip.worker is not None:
+        return trip.worker.agent.slug
+    return trip.key.agent.slug if trip.key is not None else "—"
+
+
+@register.simple_tag
+def choice_field(name: str, label: str, among: Iterable[str], chosen: str, table: str) -> SafeString:
+    """A filter that is one of a few words, or any."""
+    options = format_html_join(
+        "",
+        '<option value="{}"{}>{}</option>',
+        ((one, " selected" if one == chosen else "", word(one, table)) for one in among),
+    )
+    return format_html(
+        '<label>{}<select name="{}"><option value="">any</option>{}</select></label>', label, name, options
+    )
+
+
+@register.simple_tag
+def part_bar(part: float) -> SafeString:
+    """A share as a bar; the figure stands beside it."""
+    return format_html(
+        '<svg class="who-fails" viewBox="0 0 96 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="none" width="96" height="8" rx="2"/><rect class="bad" width="{}" height="8" rx="2"/></svg>',
+        f"{96 * part:.1f}",
+    )
+
+
 @register.simple_tag
 def why(here: Standing, trip: Trip | None, policy: CircuitPolicy) -> str:
     """Why it stands like this."""
@@ -222,7 +257,19 @@ def tone(row: Transition) -> str:
 @register.simple_tag
 def form_token() -> SafeString:
     """One per form shown: a second click on it is the same deed."""
-    return format_html('<input type="hidden" name="token" value="{}">', uuid.uuid4())
+    return format_html('<input type="hidden" name="token" value="{}">{}', uuid.uuid4(), form_build())
+
+
+@register.simple_tag
+def form_build() -> SafeString:
+    """The build of the page that a form stands on: what an older page wants to change is refused."""
+    return format_html('<input type="hidden" name="{}" value="{}">', build.FIELD, build.current())
+
+
+@register.simple_tag
+def page_build() -> str:
+    """The build of this page."""
+    return build.current()
 
 
 @register.simple_tag(takes_context=True)
@@ -258,10 +305,29 @@ def gauge(
     }
 
 
+@register.inclusion_tag("dashboard/_gauge.html")
+def trip_gauge(trip: Trip) -> dict[str, Any]:
+    """What a trip measured against its threshold."""
+    row = gauges.of_signal(trip)
+    return gauge(row.label, row.value, row.limit, row.shown, row.against, row.top)
+
+
 @register.filter
 def is_check(field: Any) -> bool:
     """Whether a form field is a tick box."""
     return isinstance(field.field.widget, CheckboxInput)
+
+
+@register.filter
+def delivery_kind(status: str) -> str:
+    """The badge of an alert's status."""
+    return {"sent": "closed", "dead": "open"}.get(status, "half_open")
+
+
+@register.simple_tag
+def query_with(words: Mapping[str, object], **changes: object) -> str:
+    """The address of this list with another filter."""
+    return addresses.query(words, **changes)
 
 
 @register.filter
@@ -298,10 +364,50 @@ def will_call(found: Callers) -> str:
 
 
 @register.filter
+def lacks(run: Run) -> list[dict[str, Any]]:
+    """What a run went without, entry by entry."""
+    return runs.lacks(run)
+
+
+@register.filter
 def lacked(run: Run) -> list[str]:
     """The tools a run went without, each once."""
-    given = run.missing if isinstance(run.missing, list) else []
-    return list(dict.fromkeys(str(one.get("tool", "?")) for one in given if isinstance(one, dict)))[:5]
+    return list(dict.fromkeys(str(one.get("tool", "?")) for one in runs.lacks(run)))[:5]
+
+
+@register.simple_tag
+def why_url(run: Run, tool: Any) -> str:
+    """The page that says why this tool was not there for this run."""
+    return str(reverse("dashboard:why", args=[run.pk, str(tool)[:LONGEST_TEXT] or "-"]))
+
+
+@register.simple_tag
+def why_said(found: Why) -> str:
+    """Why it was missing, in one sentence."""
+    return words.why_missing(found)
+
+
+@register.simple_tag
+def twin(mark: str, times: int, noun: str) -> SafeString | str:
+    """The letter that calls with the same hash share; nothing for one without a twin."""
+    if not mark:
+        return ""
+    title = f"the same {noun} {words.plural(times, 'time')} in this run"
+    return format_html('<b class="twin-mark" title="{}">{}<small>×{}</small></b>', title, mark, times)
+
+
+@register.filter
+def times(count: Any) -> str:
+    """`once`, `3 times`."""
+    found = int(words.number(count) or 0)
+    return "once" if found == 1 else f"{found} times"
+
+
+@register.filter
+def attempts(count: Any) -> str:
+    """How often the transport tried; nothing where once was enough."""
+    found = int(words.number(count) or 0)
+    return f"{found} attempts" if found > 1 else ""
 
 
 @register.filter

@@ -1,19 +1,19 @@
-"""Runs: those that lacked a tool first, and one run in full."""
+"""Runs: those that lacked a tool first, one run in full, and why a tool was not there."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from controlplane.models import Environment
+from controlplane.delivery import resolve
+from controlplane.models import Environment, Run
 from controlplane.selectors import board, circuits
 from controlplane.selectors import runs as selector
 from controlplane.selectors.runs import Filter, Key
-from dashboard import places
+from dashboard import addresses, places, spans, told
 from dashboard.access import needs
 from dashboard.respond import respond
 
@@ -27,52 +27,40 @@ def runs(request: HttpRequest) -> HttpResponse:
     environment = places.chosen(request)
     if environment is None:
         return respond(request, "empty", places.frame(None, "runs"), part="page")
-    wanted = _filter(request)
     with circuits.snapshot() as now:
-        found = selector.runs(environment, wanted, after=_key(request))
+        wanted, words = _wanted(request, environment, now)
+        place = addresses.key(request)
+        found = selector.runs(environment, wanted, after=Key(*place) if place else None)
+        after = addresses.place(found.after.started_at, found.after.id) if found.after else None
         context = {
             "found": found,
             "wanted": wanted,
-            "tabs": [(label, _address(environment, wanted, show=show), show == wanted.show) for show, label in SHOWS],
-            "next": _address(environment, wanted, **_after(found.after)) if found.after else "",
-            "first": _address(environment, wanted) if request.GET.get("before") else "",
+            "words": words,
+            "tabs": [(label, addresses.query(words, show=show), show == wanted.show) for show, label in SHOWS],
+            "next": addresses.query(words, **after) if after else "",
+            "first": addresses.query(words) if place else "",
             "agents": board.agents(environment),
+            "task_kinds": selector.task_kinds(environment),
             "statuses": STATUSES,
+            "withins": spans.choices(),
             "now": now,
         }
         return respond(request, "runs", places.frame(environment, "runs", **context))
 
 
-def _filter(request: HttpRequest) -> Filter:
-    given = request.GET
-    show = given.get("show", "degraded")
-    return Filter(
-        show=show if show in dict(SHOWS) else "degraded",
-        agent=given.get("agent", "")[:60],
-        status=given.get("status", "") if given.get("status") in STATUSES else "",
-        dependency=given.get("dependency", "")[:200].replace("\x00", ""),
-    )
-
-
-def _key(request: HttpRequest) -> Key | None:
-    """The place in the list; an address that was cut short starts at the newest."""
-    try:
-        key = Key(datetime.fromisoformat(request.GET["before"]), UUID(request.GET["id"]))
-    except (KeyError, ValueError):
-        return None
-    return key if key.started_at.tzinfo else None
-
-
-def _after(key: Key) -> dict[str, str]:
-    return {"before": key.started_at.isoformat(), "id": str(key.id)}
-
-
-def _address(environment: Environment, wanted: Filter, **changes: str) -> str:
-    values: dict[str, Any] = {
-        "environment": environment.slug, "show": wanted.show, "agent": wanted.agent, "status": wanted.status,
-        "dependency": wanted.dependency, **changes,
-    }  # fmt: skip
-    return "?" + urlencode({name: value for name, value in values.items() if value})
+def _wanted(request: HttpRequest, environment: Environment, now: datetime) -> tuple[Filter, dict[str, str]]:
+    """The filter, and the same as the address has it."""
+    span = spans.read(request.GET, now)
+    values = {
+        "show": addresses.choice(request, "show", dict(SHOWS), "degraded"),
+        "status": addresses.choice(request, "status", STATUSES),
+        **{name: addresses.text(request, name) for name in ("agent", "task_kind", "tool", "dependency")},
+    }
+    return Filter(**values, since=span.since, until=span.until), {
+        "environment": environment.slug,
+        **values,
+        **span.words,
+    }
 
 
 @needs()
@@ -81,6 +69,34 @@ def run(request: HttpRequest, run_id: UUID) -> HttpResponse:
     with circuits.snapshot() as now:
         page = selector.page(run_id)
         if page is None:
-            raise Http404("There is no such run; runs are kept for a limited time.")
-        context = places.frame(page.run.environment, "runs", page=page, run=page.run, now=now)
+            raise _unknown()
+        notice = told.notice(page.run, resolve.published(page.run.environment_id))
+        context = places.frame(page.run.environment, "runs", page=page, run=page.run, notice=notice, now=now)
         return respond(request, "run", context)
+
+
+@needs()
+def why(request: HttpRequest, run_id: UUID, tool: str) -> HttpResponse:
+    """Why one tool was not there, in words, with what shows it."""
+    with circuits.snapshot() as now:
+        row = Run.objects.filter(pk=run_id).select_related("environment", "agent", "worker").first()
+        if row is None:
+            raise _unknown()
+        found = selector.why(row, tool)
+        context = {"why": found, "run": row, "tool": tool, "here": _standing(row, found, now), "now": now}
+        return respond(request, "why", places.frame(row.environment, "runs", **context))
+
+
+def _standing(run: Run, found: selector.Why, now: datetime) -> Any:
+    """How the circuit behind it stands at present."""
+    slug = str(found.lack.get("dependency") or "") if found.lack else ""
+    row = circuits.find(run.environment, slug) if slug else None
+    if row is None:
+        return None
+    tools = row.dependency.tools.all()
+    policy = board.policy_of(row.dependency.pk, tools, resolve.published(run.environment_id))
+    return circuits.standing(row, policy.delivery, now)
+
+
+def _unknown() -> Http404:
+    return Http404("There is no such run; runs are kept for a limited time.")

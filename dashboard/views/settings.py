@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from django import forms
+from django.db import transaction
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from controlplane import clock
-from controlplane.models import Agent, AgentKey, AlertChannel, AllowedNetwork, Environment, Worker
+from controlplane.models import Agent, AgentKey, AllowedNetwork, Environment, Worker
 from controlplane.permissions import ADMINISTER, QUARANTINE
 from controlplane.selectors import access as selector
 from controlplane.selectors import circuits
-from controlplane.services import access, alerts, egress
+from controlplane.services import access, catalogue, egress
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.access import actor, needs
@@ -130,18 +132,49 @@ class KeyForm(forms.Form):
     label = forms.CharField(max_length=100, required=False, help_text="Where it is kept, such as: staging cluster.")
 
 
+class AgentForm(forms.Form):
+    """A new agent application."""
+
+    slug = forms.CharField(label="Short name", max_length=60, help_text="Letters, digits, - and _, such as: research.")
+    name = forms.CharField(max_length=100, help_text="As people call it.")
+    owner = forms.CharField(max_length=100, required=False, help_text="The team that answers for it.")
+
+
+KEY_NOTE = "Copy it now: it is stored as a hash only, and shown this once."
+
+
+@editing
+@needs(ADMINISTER)
+def add_agent(request: HttpRequest, environment: str) -> HttpResponse:
+    """A new agent with its first key, the lines that it takes, and a word as soon as it reports."""
+    here = places.named(environment)
+    sheet = Sheet(
+        title="Add an agent",
+        consequence="It gets its first key at once.",
+        button="Add",
+        back=_back(here),
+        note=KEY_NOTE,
+    )
+    form = AgentForm(request.POST or None)
+    if not form.is_valid():
+        return sheets.show(request, here, sheet, form)
+    common: dict[str, Any] = {"environment": here, "actor": actor(request), "now": clock.now()}
+    try:
+        with transaction.atomic():
+            agent = catalogue.create_agent(**form.cleaned_data, **common)
+            _, token = access.issue_key(agent=agent, label="first key", **common)
+    except Refused as refused:
+        add_refusal(form, refused)
+        return sheets.show(request, here, sheet, form)
+    return sheets.shown_once(request, here, sheet, token, agent=agent)
+
+
 @editing
 @needs(ADMINISTER)
 def issue_key(request: HttpRequest, environment: str) -> HttpResponse:
     """A new key, whose token is shown this once."""
     here = places.named(environment)
-    sheet = Sheet(
-        title="Issue an agent key",
-        consequence="",
-        button="Issue",
-        back=_back(here),
-        note="Copy it now: it is stored as a hash only, and shown this once.",
-    )
+    sheet = Sheet(title="Issue an agent key", consequence="", button="Issue", back=_back(here), note=KEY_NOTE)
     form = KeyForm(request.POST or None)
     form.fields["agent"].queryset = Agent.objects.filter(environment=here)  # type: ignore[attr-defined]
     if not form.is_valid():
@@ -150,7 +183,18 @@ def issue_key(request: HttpRequest, environment: str) -> HttpResponse:
     _, token = access.issue_key(
         environment=here, agent=data["agent"], label=data["label"], actor=actor(request), now=clock.now()
     )
-    return sheets.shown_once(request, here, sheet, token)
+    return sheets.shown_once(request, here, sheet, token, agent=data["agent"])
+
+
+@needs()
+def heard(request: HttpRequest, environment: str, agent: str) -> HttpResponse:
+    """Whether an agent has reported yet; asks again by itself until it has."""
+    here = places.named(environment)
+    row = Agent.objects.filter(environment=here, slug=agent).first()
+    if row is None:
+        raise Http404(f"There is no agent {agent[:60]!r} in {here.slug}.")
+    context = {"agent": row, "worker": selector.first_heard(row), "environment": here, "now": clock.now()}
+    return render(request, "dashboard/settings/_heard.html", context)
 
 
 @editing
@@ -173,64 +217,6 @@ def revoke_key(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
         return f"Key {key.prefix} is revoked."
 
     return sheets.handle(request, here, sheet, ReasonForm(request.POST or None), act)
-
-
-class ChannelForm(forms.Form):
-    """Whom to tell, and how."""
-
-    kind = forms.ChoiceField(choices=AlertChannel.Kind.choices)
-    name = forms.CharField(max_length=100, help_text="The people who read it, such as: search team.")
-    target = forms.CharField(
-        label="Address", max_length=500, help_text="https://… for a webhook, name@host for e-mail."
-    )
-
-
-@editing
-@needs(ADMINISTER)
-def add_channel(request: HttpRequest, environment: str) -> HttpResponse:
-    """A new channel for this environment's alerts; a webhook's signing secret is shown this once."""
-    here = places.named(environment)
-    sheet = Sheet(
-        title="Add an alert channel",
-        consequence="It is told once when a circuit opens, locks out and closes.",
-        button="Add",
-        back=_back(here),
-        note="The secret that signs each message. Give it to the receiver now: it is not shown again.",
-    )
-    form = ChannelForm(request.POST or None)
-    if not form.is_valid():
-        return sheets.show(request, here, sheet, form)
-    try:
-        channel, secret = alerts.save_channel(
-            environment=here, actor=actor(request), now=clock.now(), **form.cleaned_data
-        )
-    except Refused as refused:
-        add_refusal(form, refused)
-        return sheets.show(request, here, sheet, form)
-    if secret:
-        return sheets.shown_once(request, here, sheet, secret)
-    return sheets.done(request, f"{channel.name} is told from now on.", sheet.back)
-
-
-@editing
-@needs(ADMINISTER)
-def remove_channel(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
-    """Nobody is told by it any more."""
-    here = places.named(environment)
-    channel = _mine(AlertChannel, here, pk)
-    sheet = Sheet(
-        title=f"Remove {channel.name}",
-        consequence="Nobody is told by this channel any more; its unsent messages are dropped.",
-        button="Remove it",
-        back=_back(here),
-        grave=True,
-    )
-
-    def act(data: dict[str, Any]) -> str:
-        alerts.remove_channel(channel=channel, actor=actor(request))
-        return f"{channel.name} is removed."
-
-    return sheets.handle(request, here, sheet, forms.Form(_posted(request)), act)
 
 
 class NetworkForm(ReasonForm):

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from controlplane import clock
-from controlplane.models import Environment
+from controlplane.models import Agent, Environment
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.forms import add_refusal
@@ -29,6 +29,7 @@ class Sheet:
     back: str
     grave: bool = False
     note: str = ""
+    section: str = "settings"
 
 
 def handle(
@@ -52,7 +53,7 @@ def handle(
 def show(request: HttpRequest, environment: Environment, sheet: Sheet, form: forms.Form) -> HttpResponse:
     """The form, with what is wrong at each field."""
     status = 422 if form.is_bound else 200
-    context = places.frame(environment, "settings", sheet=sheet, form=form, now=clock.now())
+    context = places.frame(environment, sheet.section, sheet=sheet, form=form, now=clock.now())
     response = respond(request, "sheet", context, part="_sheet", status=status)
     if form.is_bound:
         response["HX-Retarget"] = "#sheet-in"
@@ -70,8 +71,10 @@ def done(request: HttpRequest, text: str, back: str) -> HttpResponse:
     return response
 
 
-def shown_once(request: HttpRequest, environment: Environment, sheet: Sheet, secret: str) -> HttpResponse:
-    """A secret that is stored nowhere in clear: shown now, and never again."""
-    context = places.frame(environment, "settings", sheet=sheet, secret=secret) | rights(request)
+def shown_once(
+    request: HttpRequest, environment: Environment, sheet: Sheet, secret: str, *, agent: Agent | None = None
+) -> HttpResponse:
+    """A secret that is stored nowhere in clear: shown now and never again; an agent's with the lines it goes into."""
+    context = places.frame(environment, sheet.section, sheet=sheet, secret=secret, agent=agent) | rights(request)
     name = "_secret" if is_partial(request) else "secret"
     return render(request, f"dashboard/sheet/{name}.html", context)

@@ -26,7 +26,7 @@ FAST = Pace(
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("URL", "KEY", "INSTANCE", "ENVIRONMENT", "CACHE_DIR"):
+    for name in ("URL", "KEY", "INSTANCE", "ENVIRONMENT", "CACHE_DIR", "OVERRIDE"):
         monkeypatch.delenv(f"RECLOSER_{name}", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home-cache"))
 

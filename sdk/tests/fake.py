@@ -68,6 +68,8 @@ class FakeControlPlane:
         self.attempts: list[dict[str, Any]] = []
         self.connections: set[tuple[str, int]] = set()
         self.lasts: dict[str, int] = {}
+        self.judge: Callable[[Any], Scripted | None] = lambda body: None
+        """Refuses batches by what is in them, where a test says so."""
         self._scripts: dict[str, deque[Scripted]] = defaultdict(deque)
         self._streams: list[queue.Queue[bytes | None]] = []
         self._changed = threading.Condition()
@@ -199,7 +201,7 @@ class FakeControlPlane:
                 return error(401, "bad_key")
             match route:
                 case "batch":
-                    return _json(self._take(body))
+                    return self.judge(body) or _json(self._take(body))
                 case "config":
                     return self._document(self.config | {"now": self.now()}, self.config["version"], headers)
                 case "circuits":

@@ -32,6 +32,7 @@ def test_finished_calls_arrive_with_their_outcomes_and_times(plane, connect):
     assert part["streak"] == 1
     assert part["samples"][0]["error"] == "ToolFailure"
     assert sum(part["latency_ms"]["hist"]) == sum(part["counts"].values())
+    assert plane.stored("observations")
     assert all(part["age_s"] < 5 for part in plane.stored("observations"))
 
 
@@ -90,6 +91,7 @@ def test_a_batch_is_sent_again_unchanged_but_for_its_ages(plane, connect):
     first, again = plane.attempts[0], plane.attempts[1]
     assert first["seq"] == again["seq"] == 1
     assert [part["counts"] for part in first["observations"]] == [part["counts"] for part in again["observations"]]
+    assert first["observations"]
     assert all(
         later["age_s"] >= sooner["age_s"]
         for sooner, later in zip(first["observations"], again["observations"], strict=True)
@@ -238,3 +240,25 @@ def test_memory_is_bounded_by_names_not_by_calls(local):
 
 def test_a_fake_plane_speaks_for_itself(plane: FakeControlPlane):
     assert plane.url.startswith("http://127.0.0.1:")
+
+
+def test_a_call_that_ended_just_before_the_close_is_told(plane, connect):
+    plane.flush_s = 60.0
+    client = connect()
+    assert plane.wait(lambda: plane.batches)
+    client.run().call("web_search", {}, working)
+    client.close(5.0)
+    assert plane.counts("web_search") == {"ok": 1}
+
+
+def test_the_parents_report_holds_what_its_child_lacked(plane, connect):
+    client = connect()
+    with client.run("supervise") as parent:
+        with client.run("search", parent=parent) as child:
+            for k in range(3):
+                child.step()
+                child.call("web_search", {"k": k}, failing)
+        assert plane.wait(lambda: any(one["id"] == parent.id and one["degraded"] for one in plane.stored("runs")), 5.0)
+    assert client.flush(5)
+    last = [one for one in plane.stored("runs") if one["id"] == parent.id][-1]
+    assert last["degraded"] and last["missing"][0]["tool"] == "web_search" and last["missing"][0]["run"] == child.id

@@ -385,3 +385,40 @@ def test_the_workers_breaker_needs_no_control_plane(tmp_path):
     assert client.status()["worker_open"] == ["web_search"]
     assert client.run().call("web_search", {}, working)["status"] == "unavailable"
     client.close()
+
+
+def test_a_run_policy_switched_to_observe_stops_nothing_from_the_next_call_on(plane, connect):
+    client = connect()
+    assert until(lambda: client.status()["feed"] == "live")
+    with client.run(step_limit=4) as run:
+        for k in range(2):
+            run.step()
+            run.call("web_search", {"k": k}, failing)
+        watch = {"delivery": "observe"}
+        observe = config_document(tools={"web_search": {"run": watch}}, run=watch, circuit=watch)
+        plane.publish_config(**{name: value for name, value in observe.items() if name not in ("version", "epoch")})
+        assert until(lambda: client.status()["config"]["version"] == ["e1", 8])
+        for k in range(2, 9):
+            assert run.step()  # the limit is only noted
+            assert run.call("web_search", {"k": k}, failing)["status"] == "error"
+        assert run.tools([TOOL]) == [TOOL] and run.end_cause is None
+    assert client.flush(5)
+    trips = [trip for trip in plane.stored("trips") if trip["scope"] == "run"]
+    assert {trip["delivery"] for trip in trips} == {"observe"}
+    assert {"consecutive_failures", "step_limit"} <= {trip["signal"] for trip in trips}
+
+
+def test_a_tightened_policy_holds_for_a_run_that_has_begun(plane, connect):
+    plane.config = config_document(tools={"web_search": {}})
+    client = connect()
+    assert until(lambda: client.status()["feed"] == "live" and client.status()["config"]["version"] == ["e1", 7])
+    with client.run() as run:
+        for k in range(2):
+            run.step()
+            run.call("web_search", {"k": k}, failing)
+        tight = config_document(tools={"web_search": {"run": {"consecutive_failures": 3}}})
+        plane.publish_config(tools=tight["tools"], run_policies=tight["run_policies"])
+        assert until(lambda: client.status()["config"]["version"] == ["e1", 8])
+        run.step()
+        run.call("web_search", {"k": 2}, failing)
+        assert run.tools([TOOL]) == []

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import FakeControlPlane
+from fake import FakeControlPlane, error
 from recloser import Client
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -282,3 +282,29 @@ def test_a_client_that_is_closed_goes_on_locally(plane, connect):
         assert run.notice()
     assert client.status()["mode"] == "closed"
     assert client.flush(0.1) is False
+
+
+THREADS_IMPORTS = """
+    import sys, time
+    from recloser import Client, Pace
+    client = Client(sys.argv[1], sys.argv[2], cache_dir=sys.argv[4], pace=Pace(retry_base_s=0.05, stream_base_s=0.05))
+    before = set(sys.modules)
+    run = client.run("script")
+    run.call("scripted", {"k": 1}, lambda **_: "found")
+    run.finish("done")
+    end = time.monotonic() + 10
+    while client.status()["feed"] != "live" or not client.flush(5) or client.status()["config"]["source"] != "server":
+        assert time.monotonic() < end
+    client.close()
+    print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_the_thread_imports_nothing(plane, tmp_path):
+    """A fork while it imports would leave the child with a module that nobody finishes (seen: `encodings.idna`)."""
+    plane.script("batch", error(503, "unavailable"))
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(THREADS_IMPORTS), plane.url, plane.key, "5", str(tmp_path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

@@ -229,7 +229,7 @@ def test_a_hanging_call_is_one_timeout_and_its_late_answer_changes_nothing(local
         release.set()
         assert finished.wait(5)
         local.fold()
-        assert list(run.log) == before and before[0][4] is Outcome.TIMEOUT
+        assert list(run.log) == before and before[0][0].outcome is Outcome.TIMEOUT
 
 
 def test_a_time_limit_raises_where_errors_are_raised(local):
@@ -263,7 +263,7 @@ def test_an_interrupt_goes_on_and_is_no_evidence(local, interrupt):
             run.call("web_search", {"k": k}, interrupted)
     assert run.notice() is None
     local.fold()
-    assert {line[4] for line in run.log} == {Outcome.CANCELLED}
+    assert {line[0].outcome for line in run.log} == {Outcome.CANCELLED}
 
 
 def test_late_results_after_the_end_change_nothing(local):
@@ -298,7 +298,7 @@ def test_a_loop_may_dispatch_by_itself(local):
         assert run.record("db_lookup", "timeout", seconds=3)["error"] == "timeout"
         assert run.record("db_lookup", status=429, attempts=5)["error"] == "rate_limited"
         local.fold()
-        assert run.log[-1][5] == 5
+        assert run.log[-1][0].attempts == 5
         with pytest.raises(ValueError, match="use one of"):
             run.record("db_lookup", "odd")
 
@@ -441,3 +441,57 @@ def test_money_and_time_that_are_no_numbers_count_as_nothing(local):
     run.used(tokens=float("inf"), seconds=-3, cost="free")
     assert run.step(None)
     assert run.end_cause is None
+
+
+def test_calls_of_one_name_are_told_apart_by_their_ids(local):
+    with local.run() as run:
+        run.step()
+        for id in ("a", "b", "c"):
+            assert run.check("db_lookup", {"id": id}, id=id) is None
+        time.sleep(0.03)
+        assert run.check("db_lookup", {"id": "d"}) is None
+        assert run.record("db_lookup", id="c", result="found") is None
+        assert run.record("db_lookup", id="a", error=ToolFailure())["error"] == "retryable_error"
+        assert run.record("db_lookup", result="of the one without an id") is None
+        assert run.record("db_lookup", id="b", result="found") is None
+        assert run.record("db_lookup", id="b", result="told twice", seconds=0.5) is None
+        local.fold()
+        spans = [round(line[3] - line[2], 3) for line in run.log]
+    assert [line[0].outcome.value for line in run.log] == ["ok", "retryable_error", "ok", "ok", "ok"]
+    assert all(span >= 0.03 for span in spans[:2]) and spans[2] < 0.03 <= spans[3] and spans[4] == 0.5
+
+
+def test_what_a_child_run_lacked_its_parent_says_too(local):
+    parent = local.run("supervise")
+    parent.tools([OTHER])
+    for k in range(2):
+        with local.run("search", parent=parent) as child:
+            child.tools([ANTHROPIC])
+            if k:
+                withdraw(child)
+    with local.run("limited", parent=parent, step_limit=1) as limited:
+        assert [limited.step(), limited.step()] == [True, False]
+    result = parent.finish("All of it is here.")
+    assert result.degraded and not result.disclosed
+    assert "web_search" in result.disclosure and "A part of this task was ended" in result.disclosure
+    assert result.block["items"] == []
+    lost, ended = result.block["children"]
+    assert lost["run"] == child.id and lost["items"][0]["tool"] == "web_search"
+    assert ended["run"] == limited.id and ended["ended_by"] == "step_limit"
+    assert parent.finish() is result
+
+
+def test_a_grandchild_is_heard_at_the_top(local):
+    top = local.run()
+    with local.run(parent=top) as middle, local.run(parent=middle) as below:
+        withdraw(below)
+    assert "web_search" in top.finish("Done.").disclosure
+
+
+def test_a_child_that_ends_after_its_parent_changes_nothing(local):
+    parent = local.run()
+    child = local.run(parent=parent)
+    withdraw(child)
+    result = parent.finish()
+    child.finish()
+    assert parent.finish() is result and not result.degraded

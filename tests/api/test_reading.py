@@ -326,6 +326,7 @@ def test_lists_by_name_page_too(lived_in, as_, name):
         ("environments/prod/policies/class/readonly", "read_only"),
         ("environments/prod/workers/" + "9" * 40, "list them"),
         ("environments/prod/tools/a%00b", "schema"),
+        ("non%0Asense%0A", "schema"),
         ("environments/prod/tools/~FF", "schema"),
         ("environments/prod/tools/", "leave out the slash"),
         ("nonsense", "schema"),

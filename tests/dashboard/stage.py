@@ -112,12 +112,12 @@ def observed(worker: Worker, tool: Tool, at: datetime, **counts: int) -> Observa
         ("ok", "empty", "retryable_error", "timeout", "rate_limited", "semantic_error", "unknown_tool", "cancelled",
          "rejected", "slow", "slow_failures"), 0,
     ) | counts  # fmt: skip
+    given.setdefault("attempts", min(sum(counts.values()), 2**31 - 1))
     return Observation.objects.create(
         id=number, received_at=at, environment_id=tool.environment_id, key_id=worker.key_id,
         agent_id=worker.agent_id, worker_id=worker.pk, session_id=uuid.uuid4(), seq=number,
         dependency_id=tool.dependencies.get().pk, tool_id=tool.pk, generation=0, operation=tool.name, at=at,
-        span_s=2.0, attempts=sum(counts.values()), latency_sum_ms=0, latency_max_ms=0, latency_hist=[], streak=0,
-        counted=True, samples=[], **given,
+        span_s=2.0, latency_sum_ms=0, latency_max_ms=0, latency_hist=[], streak=0, counted=True, samples=[], **given,
     )  # fmt: skip
 
 

@@ -144,7 +144,8 @@ def test_silent_processes_of_ours_are_told(cast, as_):
 
 def test_living_processes_are_told(cast, as_):
     for kind in ("scheduler", "worker"):
-        ProcessBeat.objects.create(kind=kind, name="one", started_at=NOON, beat_at=NOON)
+        detail = {"leader": True, "listening": True}
+        ProcessBeat.objects.create(kind=kind, name="one", started_at=NOON, beat_at=NOON, detail=detail)
 
     page = board(as_(cast.ann)).content.decode()
 
@@ -170,7 +171,7 @@ def test_an_empty_installation_waits_for_its_first_agent(cast, as_):
     page = board(as_(cast.ann), environment="lab").content.decode()
 
     assert "Waiting for your first agent" in page
-    assert "from recloser import Client" in page
+    assert "client = recloser.Client()" in page
 
 
 def test_without_any_environment_the_page_says_what_to_run(db, client):
@@ -200,3 +201,14 @@ def test_the_number_of_queries_does_not_grow_with_the_fleet(cast, outage, as_, d
 
     with django_assert_num_queries(26):
         board(client)
+
+
+def test_the_pages_stand_however_large_a_count_was_stored(cast, as_):
+    most = 2**31 - 1
+    at = NOON - timedelta(seconds=10)
+    stage.observed(cast.workers[0], cast.tools["web_search"], at, ok=most, empty=most, timeout=most, rate_limited=most)
+
+    client = as_(cast.ann)
+
+    assert board(client).status_code == 200
+    assert client.get(reverse("dashboard:circuit", args=["prod", "search-api"])).status_code == 200

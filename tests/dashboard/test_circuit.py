@@ -107,3 +107,8 @@ def test_the_number_of_queries_does_not_grow_with_the_history(cast, outage, as_,
 
     with django_assert_num_queries(21):
         page(client)
+
+
+@pytest.mark.parametrize("name", ["~00", "a~0Ab", "%00"])
+def test_a_name_with_control_characters_has_no_page(cast, as_, name):
+    assert as_(cast.ann).get(f"/circuits/prod/{name}/").status_code == 404

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from django.urls import reverse
+from recloser.core.types import Cause, Mode, State
 
 from controlplane.models import Trip
 from controlplane.selectors import runs as selector
@@ -149,5 +150,190 @@ def test_the_number_of_queries_does_not_grow_with_the_list(cast, as_, django_ass
         stage.degraded(cast.research, NOON - timedelta(seconds=number))
     client = as_(cast.ann)
 
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         listed(client)
+
+
+def test_more_filters_narrow_the_list(cast, as_):
+    one = stage.degraded(cast.research, NOON, task_kind="brief", missing=[stage.lacking("refund", "payments")])
+    two = stage.degraded(cast.research, NOON - timedelta(hours=3), task_kind="review")
+    client = as_(cast.ann)
+
+    assert found(listed(client, task_kind="review")) == [two.pk]
+    assert found(listed(client, tool="refund")) == [one.pk]
+    assert found(listed(client, within="1h")) == [one.pk]
+    assert found(listed(client, to="2026-06-01T10:00")) == [two.pk]
+    assert found(listed(client, **{"from": "2026-06-01T10:00"})) == [one.pk]
+    assert listed(client).context["task_kinds"] == ["brief", "review"]
+
+
+def test_filters_stay_in_the_address_of_tabs_and_pages(cast, as_):
+    _, address, _ = listed(as_(cast.ann), tool="refund", within="1h").context["tabs"][-1]
+
+    assert "tool=refund" in address and "within=1h" in address and "show=all" in address
+
+
+def test_a_child_that_went_without_is_seen_at_its_parent(cast, as_):
+    parent = stage.run(cast.support, NOON - timedelta(seconds=5))
+    child = stage.run(cast.research, NOON - timedelta(seconds=4), parent=parent.pk)
+    grandchild = stage.degraded(cast.research, NOON, parent=child.pk)
+    client = as_(cast.ann)
+
+    rows = {run.pk: run for run in listed(client, show="all").context["found"].runs}
+    page = client.get(reverse("dashboard:run", args=[parent.pk])).context["page"]
+
+    assert rows[child.pk].child_degraded and not rows[grandchild.pk].child_degraded
+    assert [(one.run.pk, one.depth) for one in page.kin] == [(parent.pk, 0), (child.pk, 1), (grandchild.pk, 2)]
+    assert page.degraded_below == [grandchild]
+    assert client.get(reverse("dashboard:run", args=[child.pk])).context["page"].below == [grandchild]
+
+
+def test_siblings_stand_by_age_below_their_parent(cast, as_):
+    parent = stage.run(cast.support, NOON - timedelta(seconds=9))
+    younger = stage.run(cast.research, NOON, parent=parent.pk)
+    older = stage.run(cast.research, NOON - timedelta(seconds=8), parent=parent.pk)
+    niece = stage.run(cast.research, NOON - timedelta(seconds=1), parent=older.pk)
+
+    assert [one.run.pk for one in selector.family(younger)] == [parent.pk, older.pk, niece.pk, younger.pk]
+
+
+def test_a_family_in_a_circle_ends(cast):
+    one, two = stage.run(cast.research, NOON), stage.run(cast.research, NOON)
+    for run, parent in ((one, two), (two, one)):
+        run.parent = parent.pk
+        run.save()
+
+    assert {kin.run.pk for kin in selector.family(one)} == {one.pk, two.pk}
+
+
+def test_kin_of_another_environment_stay_out_of_sight(cast, as_):
+    stranger = stage.degraded(cast.staging_research, NOON)
+    run = stage.run(cast.research, NOON, parent=stranger.pk)
+    stage.degraded(cast.staging_research, NOON, parent=run.pk)
+
+    assert as_(cast.ann).get(reverse("dashboard:run", args=[run.pk])).context["page"].kin == []
+
+
+def line(step, args, result="r", outcome="ok"):
+    return {"step": step, "call": 0, "tool": "web_search", "args": args, "result": result, "outcome": outcome,
+            "attempts": 1, "ms": 9.0}  # fmt: skip
+
+
+def test_calls_stand_at_their_step_and_repeats_share_a_letter(cast, as_):
+    run = stage.degraded(cast.research, NOON)
+    run.step_log.lines = [line(1, "aa", "r1"), line(1, "bb", "r2"), line(2, "aa", "r3"), line(3, "aa", "r3")]
+    run.step_log.save()
+
+    steps = as_(cast.ann).get(reverse("dashboard:run", args=[run.pk])).context["page"].steps
+
+    assert [(step.number, len(step.calls)) for step in steps] == [(1, 2), (2, 1), (3, 1), (4, 0)]
+    calls = [call for step in steps for call in step.calls]
+    assert [(call.args_mark, call.args_times) for call in calls] == [("A", 3), ("", 1), ("A", 3), ("A", 3)]
+    assert [call.result_mark for call in calls] == ["", "", "A", "A"]
+
+
+def test_trips_and_losses_stand_at_their_step(cast, as_):
+    run = stage.degraded(cast.research, NOON)
+    made = tripped(cast, run)
+
+    steps = as_(cast.ann).get(reverse("dashboard:run", args=[run.pk])).context["page"].steps
+
+    fourth = next(step for step in steps if step.number == 4)
+    assert fourth.trips == [made]
+    assert [one["tool"] for one in fourth.gone] == ["web_search"]
+
+
+def tripped(cast, run, **more):
+    return Trip.objects.create(
+        environment=cast.prod, scope="run", signal="consecutive_failures", tool=cast.tools["web_search"],
+        dependency=cast.search_api, run=run.pk, step=4, action="remove_tool", delivery="enforce", at=NOON,
+        received_at=NOON, evidence={"consecutive_failures": 5}, threshold={"consecutive_failures": 5}, **more,
+    )  # fmt: skip
+
+
+def test_what_the_model_was_told_names_the_tool_and_invites_no_retry(cast, as_):
+    run = stage.degraded(cast.research, NOON)
+
+    notice = as_(cast.ann).get(reverse("dashboard:run", args=[run.pk])).context["notice"]
+
+    assert notice.startswith("Out of service for the rest of this task")
+    assert "- web_search: failing." in notice
+
+
+def why(client, run, tool="web_search"):
+    return client.get(reverse("dashboard:why", args=[run.pk, tool]))
+
+
+def text_of(answer):
+    return " ".join(re.sub(r"<[^>]+>", "", answer.content.decode()).split())
+
+
+def test_why_is_my_tool_missing_the_run_took_it(cast, as_):
+    run = stage.degraded(
+        cast.research, NOON, missing=[stage.lacking("web_search", "search-api", scope="run",
+                                                    cause="consecutive_failures", replaced_by="doc_store")],
+    )  # fmt: skip
+    made = tripped(cast, run)
+    answer = why(as_(cast.ann), run)
+
+    assert answer.context["why"].trip == made
+    assert "This run&#x27;s own breaker took it away: 5 failures in a row; trips at 5." in text_of(answer)
+    assert "doc_store stood in for it." in text_of(answer)
+
+
+def test_why_is_my_tool_missing_the_circuit_was_open(cast, as_):
+    stage.opened(cast.search_api, NOON - timedelta(minutes=2))
+    run = stage.degraded(cast.research, NOON, missing=[stage.lacking("web_search", "search-api", step=None)])
+
+    said = text_of(why(as_(cast.ann), run))
+
+    assert "The circuit of search-api was open for the whole fleet: 7 of 9 calls failed in 60 s" in said
+    assert "gone before the run began" in said
+
+
+def test_why_is_my_tool_missing_a_person_held_it_open(cast, as_):
+    stage.move(cast.search_api, NOON - timedelta(minutes=2), mode=Mode.FORCED_OPEN, state=State.OPEN,
+               cause=Cause.OPERATOR, actor="otto", reason="vendor's maintenance")  # fmt: skip
+    run = stage.degraded(cast.research, NOON, missing=[stage.lacking("web_search", "search-api", cause="operator")])
+
+    said = text_of(why(as_(cast.ann), run))
+
+    assert "otto held search-api open, so every run went without it." in said
+    assert "vendor&#x27;s maintenance" in said
+
+
+def test_why_is_my_tool_missing_a_later_trip_is_not_the_cause(cast, as_):
+    run = stage.degraded(cast.research, NOON - timedelta(hours=1))
+    stage.opened(cast.search_api, NOON)
+
+    assert why(as_(cast.ann), run).context["why"].trip is None
+
+
+def test_why_is_my_tool_missing_it_was_not(cast, as_):
+    run = stage.run(cast.research, NOON)
+    client = as_(cast.ann)
+
+    assert "It was not missing" in text_of(why(client, run))
+    assert "This run never declared web_serch" in text_of(why(client, run, "web_serch"))
+    assert "no tool of that name is known in prod" in text_of(why(client, run, "web_serch"))
+
+
+def test_why_costs_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):
+    stage.opened(cast.search_api, NOON - timedelta(minutes=2))
+    run = stage.degraded(cast.research, NOON)
+    client = as_(cast.ann)
+
+    with django_assert_num_queries(10):
+        why(client, run)
+
+
+def test_a_run_page_costs_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):
+    parent = stage.run(cast.support, NOON)
+    run = stage.degraded(cast.research, NOON, parent=parent.pk)
+    for _ in range(20):
+        tripped(cast, run)
+        stage.degraded(cast.research, NOON, parent=run.pk)
+    client = as_(cast.ann)
+
+    with django_assert_num_queries(10):
+        client.get(reverse("dashboard:run", args=[run.pk]))

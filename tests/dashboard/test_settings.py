@@ -7,8 +7,10 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from controlplane.models import AgentKey, AlertChannel, AllowedNetwork, AuditEntry, Probe, Worker
-from controlplane.services import access
+from controlplane import secrets
+from controlplane.models import AgentKey, AlertChannel, AllowedNetwork, AuditEntry, Probe, ProbeTest, Worker
+from controlplane.services import probes
+from tests import factories
 from tests.conftest import NOON
 
 
@@ -67,8 +69,8 @@ def test_a_new_key_is_shown_once_and_works(cast, as_):
 
     text = client.post(to("issue-key"), {"agent": cast.research.pk, "label": "ci"}).content.decode()
 
-    token = text.split('<p class="code">')[1].split("</p>")[0]
-    assert access.authenticate(token).label == "ci"
+    token = text.split("RECLOSER_KEY=")[1].split("</code>")[0]
+    assert factories.key_of(token).label == "ci"
     assert token not in client.get("/settings/?environment=prod").content.decode()
 
 
@@ -93,9 +95,9 @@ def test_a_channel_is_added_and_removed(cast, as_):
     client.post(to("add-channel"), {"kind": "email", "name": "Search team", "target": "search@example.com"})
     channel = AlertChannel.objects.get()
     assert (channel.environment, channel.target) == (cast.prod, "search@example.com")
-    assert "Search team" in client.get("/settings/?environment=prod").content.decode()
+    assert "Search team" in client.get("/alerts/?environment=prod").content.decode()
 
-    client.post(to("remove-channel", channel.pk))
+    client.post(to("remove-channel", channel.pk), said())
     assert not AlertChannel.objects.exists()
 
 
@@ -131,8 +133,9 @@ def test_only_an_admin_opens_a_network(cast, as_):
 
 def probe_data(**more):
     return {
-        "url": "http://10.1.0.9/health", "method": "GET", "expected_status": "200", "contains": "ok",
-        "latency_ms": "800", "time_limit_s": "5", "operation": "web_search", "enabled": "on", **more,
+        "url": "http://10.1.0.9/health", "method": "GET", "expected_status": "200", "condition": "contains",
+        "value": "ok", "headers": "", "latency_ms": "800", "time_limit_s": "5", "operation": "web_search",
+        "enabled": "on", **more,
     }  # fmt: skip
 
 
@@ -156,15 +159,13 @@ def test_a_probe_is_set_up_and_shown_again(cast, allowed, as_):
 
 
 def test_editing_a_probe_keeps_what_the_form_does_not_show(cast, allowed, as_):
-    spec = {"url": "http://10.1.0.9/health", "headers": {"Accept": "text/plain"},
-            "body_condition": {"kind": "json_equals", "path": "$.ok", "value": True}}  # fmt: skip
+    spec = {"url": "http://10.1.0.9/health", "redirects": "same_host", "max_redirects": 1}
     Probe.objects.create(dependency=cast.search_api, operation="x", spec=spec, updated_at=NOON, updated_by="ada")
 
-    as_(cast.otto).post(to("probe", "search-api"), probe_data(contains=""))
+    as_(cast.otto).post(to("probe", "search-api"), probe_data())
 
     stored = Probe.objects.get().spec
-    assert stored["headers"] == {"Accept": "text/plain"}
-    assert stored["body_condition"]["path"] == "$.ok"
+    assert (stored["redirects"], stored["max_redirects"]) == ("same_host", 1)
 
 
 @pytest.mark.parametrize(
@@ -182,3 +183,153 @@ def test_a_bad_probe_names_its_field(cast, allowed, as_, field, value):
 
 def test_a_viewer_may_not_set_up_a_probe(cast, as_):
     assert as_(cast.ann).post(to("probe", "search-api"), probe_data()).status_code == 403
+
+
+def secret_data(**more):
+    return probe_data(**{"secret_name_0": "Authorization", "secret_value_0": "Bearer s3cret-token", **more})
+
+
+def sealed():
+    return secrets.unseal_values(Probe.objects.get().secrets)
+
+
+def test_a_secret_header_is_written_and_never_shown(cast, allowed, as_):
+    client = as_(cast.otto)
+
+    client.post(to("probe", "search-api"), secret_data())
+
+    text = client.get(to("probe", "search-api")).content.decode()
+    assert sealed() == {"Authorization": "Bearer s3cret-token"}
+    assert "Authorization" in text and "s3cret" not in text
+
+
+def test_an_empty_secret_keeps_what_is_stored_and_a_tick_forgets_it(cast, allowed, as_):
+    client = as_(cast.otto)
+    client.post(to("probe", "search-api"), secret_data(secret_name_1="X-Tenant", secret_value_1="acme"))
+
+    client.post(to("probe", "search-api"), probe_data(secret_value_0="", secret_value_1="globex"))
+    assert sealed() == {"Authorization": "Bearer s3cret-token", "X-Tenant": "globex"}
+
+    client.post(to("probe", "search-api"), probe_data(secret_forget_0="on"))
+    assert sealed() == {"X-Tenant": "globex"}
+
+
+def test_a_stored_secret_is_not_sent_to_another_address(cast, allowed, as_):
+    client = as_(cast.otto)
+    client.post(to("probe", "search-api"), secret_data())
+
+    answer = client.post(to("probe", "search-api"), probe_data(url="http://10.1.0.10/health"))
+
+    assert answer.status_code == 422
+    assert "enter the secret headers anew" in answer.content.decode()
+
+
+def test_a_json_path_condition_and_plain_headers_are_stored(cast, allowed, as_):
+    client = as_(cast.otto)
+
+    client.post(
+        to("probe", "search-api"),
+        probe_data(condition="json_equals", path="$.index[0].ready", value="true", headers="Accept: application/json"),
+    )
+
+    spec = Probe.objects.get().spec
+    assert spec["body_condition"] == {"kind": "json_equals", "path": "$.index[0].ready", "value": True}
+    assert spec["headers"] == {"Accept": "application/json"}
+    form = client.get(to("probe", "search-api")).context["form"]
+    assert (form["path"].value(), form["value"].value()) == ("$.index[0].ready", "true")
+    assert form["headers"].value() == "Accept: application/json"
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"condition": "json_equals", "path": "", "value": "1"}, "path"),
+        ({"condition": "contains", "value": ""}, "value"),
+        ({"headers": "no colon here"}, "headers"),
+        ({"headers": "Authorization: Bearer x"}, "headers"),
+    ],
+)
+def test_a_bad_condition_or_header_names_its_field(cast, allowed, as_, more, field):
+    answer = as_(cast.otto).post(to("probe", "search-api"), probe_data(**more))
+
+    assert answer.context["form"].errors.keys() == {field}
+
+
+def test_a_probe_is_tried_out_and_nothing_is_saved(cast, allowed, as_):
+    client = as_(cast.otto)
+
+    answer = client.post(to("probe", "search-api"), secret_data(do="test"))
+
+    test = ProbeTest.objects.get()
+    assert answer["Location"] == to("probe-test", "search-api", test.pk)
+    assert not Probe.objects.exists()
+    waiting = client.get(answer["Location"], headers={"HX-Request": "true"}).content.decode()
+    assert "Trying it out" in waiting and 'hx-trigger="load delay:700ms"' in waiting
+
+    conditions = [{"name": "body", "expected": "contains ok", "seen": "no <i>", "held": False}]
+    result = {"asked": {"method": "GET", "url": "http://10.1.0.9/health", "headers": {"Authorization": "••••••"}},
+              "answered": {"status": 200, "took_ms": 12.0, "conditions": conditions, "cause": "body"},
+              "verdict": "bad"}  # fmt: skip
+    probes.finish_test(test_id=test.pk, result=result, now=NOON)
+
+    text = client.get(answer["Location"], headers={"HX-Request": "true"}).content.decode()
+    assert "The probe failed" in text and "no &lt;i&gt;" in text and "hx-trigger" not in text
+    assert "s3cret" not in text
+
+
+def test_a_try_out_that_nobody_takes_says_so(cast, allowed, as_, frozen_clock):
+    client = as_(cast.otto)
+    address = client.post(to("probe", "search-api"), probe_data(do="test"))["Location"]
+
+    frozen_clock.advance(60)
+
+    text = client.get(address).content.decode()
+    assert "Nobody took the try-out" in text and "hx-trigger" not in text
+
+
+def test_a_refused_try_out_stays_in_the_form(cast, as_):
+    answer = as_(cast.otto).post(to("probe", "search-api"), probe_data(do="test"), headers={"HX-Request": "true"})
+
+    assert (answer.status_code, answer["HX-Retarget"]) == (422, "#probe-form")
+    assert "<html" not in answer.content.decode()
+    assert not ProbeTest.objects.exists()
+
+
+def test_a_probe_is_removed(cast, allowed, as_):
+    client = as_(cast.otto)
+    client.post(to("probe", "search-api"), probe_data())
+
+    client.post(to("remove-probe", "search-api"), said())
+
+    assert not Probe.objects.exists()
+
+
+def test_an_agent_is_added_with_its_key_and_waited_for(cast, as_):
+    client = as_(cast.ada)
+
+    text = client.post(to("add-agent"), {"slug": "billing", "name": "Billing", "owner": "fin"}).content.decode()
+
+    token = text.split("RECLOSER_KEY=")[1].split("</code>")[0]
+    key = factories.key_of(token)
+    assert key.agent.slug == "billing"
+    assert "client = recloser.Client()" in text
+    heard = to("heard", "billing")
+    assert "Waiting for the first report" in client.get(heard).content.decode()
+    factories.worker(key, "pod-7")
+    assert "pod-7" in client.get(heard).content.decode()
+
+
+def test_an_agent_that_is_there_already_is_refused_and_no_key_is_left(cast, as_):
+    before = AgentKey.objects.count()
+
+    answer = as_(cast.ada).post(to("add-agent"), {"slug": "research", "name": "Again"})
+
+    assert answer.context["form"].errors.keys() == {"slug"}
+    assert AgentKey.objects.count() == before
+
+
+def test_settings_cost_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):
+    client = as_(cast.ada)
+
+    with django_assert_num_queries(11):
+        client.get("/settings/?environment=prod")

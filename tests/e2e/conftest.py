@@ -9,14 +9,19 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from controlplane import clock
+from controlplane.models import User
 from tests import factories
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -47,30 +52,45 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser) -> Iterator[Page]:
-    """A fresh person's tab; a script error or a refused resource fails the journey."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    tab = context.new_page()
+def opened(browser, still) -> Iterator[Callable[..., BrowserContext]]:
+    """`opened(**options)`: a browser profile of its own; a script error or a refused resource fails the journey."""
+    contexts: list[BrowserContext] = []
     troubles: list[str] = []
-    tab.on("pageerror", lambda error: troubles.append(str(error)))
-    tab.on("console", lambda line: troubles.append(line.text) if "Content Security Policy" in line.text else None)
-    yield tab
-    context.close()
+
+    def profile(**options: Any) -> BrowserContext:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.on("weberror", lambda error: troubles.append(str(error.error)))
+        context.on(
+            "console", lambda line: troubles.append(line.text) if "Content Security Policy" in line.text else None
+        )
+        contexts.append(context)
+        return context
+
+    yield profile
+    for context in contexts:
+        context.close()
     assert troubles == []
 
 
+@pytest.fixture
+def page(opened) -> Page:
+    """A fresh person's tab."""
+    return opened().new_page()
+
+
 @pytest.fixture(scope="session")
-def static_root(tmp_path_factory) -> Path:
-    """The files as a deployment serves them: hashed and compressed."""
+def collecting(tmp_path_factory) -> tuple[Path, subprocess.Popen[bytes]]:
+    """The files as a deployment serves them, hashed and compressed: collected while the database is made."""
     root = tmp_path_factory.mktemp("static")
     command = [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "RECLOSER_STATIC_ROOT": str(root)}, check=True)
-    return root
+    return root, subprocess.Popen(command, cwd=ROOT, env={**os.environ, "RECLOSER_STATIC_ROOT": str(root)})
 
 
-@pytest.fixture
-def server(transactional_db, static_root) -> Iterator[str]:
-    """The web entry as it is run for people; its address."""
+@pytest.fixture(scope="session")
+def server(collecting, django_db_setup) -> Iterator[str]:
+    """The web entry as it is run for people, on the test database, for all journeys; its address."""
+    static_root, collected = collecting
+    assert collected.wait(60) == 0
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -101,23 +121,49 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], within_s: float = 
 
 
 @pytest.fixture
-def cast(transactional_db):
-    """Everybody, as of now."""
-    from controlplane import clock
+def still(transactional_db) -> Iterator[None]:
+    """The tables are emptied after a journey only once the server has let go of them."""
+    yield
+    deadline = time.monotonic() + 10
+    while _at_work() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
+
+def _at_work() -> int:
+    """How many other connections to the test database are in the middle of something."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
+        )
+        (found,) = cursor.fetchone()
+    return int(found)
+
+
+@pytest.fixture
+def cast(still):
+    """Everybody, as of now."""
     return factories.cast(clock.now())
 
 
 @pytest.fixture
-def sign_in(server, page):
-    """`sign_in("otto")`: by the form, as a person does."""
+def sign_in(server, page, cast):
+    """`sign_in("otto")`: a tab of somebody who has signed in; the form itself has a journey of its own."""
 
-    def enter(name: str, path: str = "/", on=page):
-        on.goto(f"{server}{path}")
-        on.get_by_label("Name").fill(name)
-        on.get_by_label("Password").fill(factories.PASSWORD)
-        on.get_by_role("button", name="Sign in").click()
-        on.wait_for_url(f"{server}{path}")
-        return on
+    def enter(name: str, path: str = "/", on=None):
+        tab = on or page
+        tab.context.add_cookies([{"name": "sessionid", "value": session_of(name), "url": server}])
+        tab.goto(f"{server}{path}")
+        return tab
 
     return enter
+
+
+def session_of(name: str) -> str:
+    """The key of a session of that person, as signing in makes one."""
+    person = User.objects.get(username=name)
+    session = SessionStore()
+    session[SESSION_KEY], session[HASH_SESSION_KEY] = str(person.pk), person.get_session_auth_hash()
+    session[BACKEND_SESSION_KEY] = "controlplane.permissions.RoleBackend"
+    session.create()
+    return str(session.session_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 
 from recloser.core.types import Cause, Mode, Signal, State
@@ -9,6 +10,7 @@ from recloser.core.types import Cause, Mode, Signal, State
 from controlplane.models import (
     AgentKey,
     AlertChannel,
+    AlertDelivery,
     Circuit,
     Dependency,
     Environment,
@@ -19,6 +21,7 @@ from controlplane.models import (
     Trip,
     Worker,
 )
+from controlplane.services import trips
 from tests import factories
 from tests.dashboard import stage
 from tests.factories import Cast
@@ -38,7 +41,10 @@ def quiet(cast: Cast, now: datetime) -> None:
         ("worker", "host-2:4007"),
         ("edge", "host-1"),
     ):
-        ProcessBeat.objects.create(kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now)
+        ProcessBeat.objects.create(
+            kind=kind, name=name, started_at=now - timedelta(hours=9), beat_at=now + timedelta(minutes=5),
+            detail={"leader": True, "listening": True},
+        )  # fmt: skip
     for place, slug in enumerate(CALM):
         dependency = factories.dependency(cast.prod, slug, at=now)
         tool = factories.tool(dependency, slug.replace("-", "_"), at=now)
@@ -62,6 +68,8 @@ def bad_night(cast: Cast, now: datetime) -> None:
     _payments_locked_out(cast, now)
     _others(cast, now)
     _claims(cast, now)
+    _a_brief(cast, now)
+    _alerted(cast, now)
 
 
 def _search_is_down(cast: Cast, now: datetime) -> None:
@@ -138,6 +146,83 @@ def _claims(cast: Cast, now: datetime) -> None:
                           first_seen_at=now, last_seen_at=now, **quarantined)  # fmt: skip
     Tool.objects.create(environment=cast.prod, name="export_all_rows", created_at=now - timedelta(minutes=44),
                         discovered_by=AgentKey.objects.get(pk=cast.support_key.pk))  # fmt: skip
+
+
+LINES = (
+    (1, "web_search", "a1", "r1", "ok", 1, 840.0), (1, "db_lookup", "b1", "r2", "ok", 1, 12.0),
+    (2, "db_lookup", "b1", "r2", "ok", 1, 11.0), (3, "web_search", "a2", None, "timeout", 5, 31_000.0),
+    (3, "web_search", "a3", None, "timeout", 5, 31_000.0), (4, "web_search", "a2", None, "timeout", 5, 31_000.0),
+    (5, "web_search", "a4", None, "rate_limited", 3, 4_200.0), (6, "web_search", "a2", "r9", "rejected", 1, 0.2),
+    (7, "db_lookup", "b1", "r2", "ok", 1, 14.0), (7, "doc_store", "c1", "r4", "ok", 1, 96.0),
+    (8, "db_lookup", "b2", "r5", "semantic_error", 1, 9.0), (9, "db_lookup", "b3", "r6", "ok", 1, 13.0),
+)  # fmt: skip
+
+
+def brief(cast: Cast) -> Run:
+    """The run with the longest story: a supervisor's child that lost its search and found its way around it."""
+    return Run.objects.get(environment=cast.prod, task_kind="market brief")
+
+
+def _a_brief(cast: Cast, now: datetime) -> None:
+    at = now - timedelta(minutes=5)
+    parent = stage.run(cast.support, at - timedelta(seconds=20), task_kind="quarterly review", status="running",
+                       ended_at=None, tools=["plan", "delegate"])  # fmt: skip
+    made = stage.degraded(
+        cast.research, at, task_kind="market brief", parent=parent.pk, worker=cast.workers[0], disclosed=False,
+        tools=["web_search", "db_lookup", "doc_store"],
+        missing=[stage.lacking("web_search", "search-api", scope="run", cause="consecutive_failures", step=5,
+                               replaced_by="doc_store", refused=1)],
+    )  # fmt: skip
+    names = ("step", "tool", "args", "result", "outcome", "attempts", "ms")
+    made.step_log.lines = [
+        dict(zip(names, line, strict=True)) | {"call": call, "args": hash_of(line[2]), "result": hash_of(line[3])}
+        for call, line in enumerate(LINES)
+    ]
+    made.step_log.save()
+    _tripped(cast, made, now)
+    stage.run(cast.research, at + timedelta(seconds=3), parent=parent.pk, task_kind="price table")
+    stage.degraded(cast.research, at + timedelta(seconds=9), parent=made.pk, task_kind="source check", disclosed=True)
+
+
+def hash_of(name: str | None) -> str | None:
+    """As an agent salts and hashes it."""
+    return None if name is None else hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def _tripped(cast: Cast, made: Run, now: datetime) -> None:
+    common = {"environment": cast.prod, "scope": "run", "run": made.pk, "key": cast.research_key,
+              "worker": cast.workers[0], "received_at": now, "policy": "9f2c61d07be4"}  # fmt: skip
+    Trip.objects.create(
+        **common, signal="consecutive_failures", tool=cast.tools["web_search"], dependency=cast.search_api, step=5,
+        action="remove_tool", delivery="enforce", evidence={"consecutive_failures": 3, "step_limit": 20},
+        threshold={"consecutive_failures": 3}, at=now - timedelta(minutes=4),
+    )  # fmt: skip
+    Trip.objects.create(
+        **common, signal="identical_calls", tool=cast.tools["db_lookup"], dependency=cast.crm_db, step=7,
+        action="block_call", delivery="observe", evidence={"identical_calls": 3}, threshold={"identical_calls": 3},
+        at=now - timedelta(minutes=3, seconds=40),
+    )  # fmt: skip
+
+
+def _alerted(cast: Cast, now: datetime) -> None:
+    channel = AlertChannel.objects.create(environment=cast.prod, kind="email", name="Payments team",
+                                          target="payments@example.com", created_at=now, created_by="ada")  # fmt: skip
+    hooks = AlertChannel.objects.get(name="Search on-call")
+    for row, slug, event, status, error, minutes in (
+        (hooks, "search-api", "opened", "sent", "", 4), (channel, "payments", "opened", "sent", "", 23),
+        (channel, "payments", "locked_out", "dead", "the mail server refused the recipient (550)", 13),
+        (hooks, "payments", "locked_out", "pending", "the receiver answered 502", 1),
+    ):  # fmt: skip
+        at = now - timedelta(minutes=minutes)
+        AlertDelivery.objects.create(
+            channel=row, event=event, incident=f"outage-{slug}", body={"dependency": slug}, status=status,
+            attempts=10 if status == "dead" else 1, due_at=now + timedelta(seconds=9), created_at=at,
+            sent_at=at if status == "sent" else None, last_error=error,
+        )  # fmt: skip
+    trips.mark_false_trip(
+        trip=Trip.objects.filter(signal="identical_calls", delivery="observe").latest("at"), actor="otto",
+        reason="a poll: the table is refreshed every ten minutes", now=now,
+    )  # fmt: skip
 
 
 def _decide(tool: Tool, now: datetime, **values: str) -> None:

@@ -10,9 +10,11 @@ from django.db import transaction
 from playwright.sync_api import expect
 
 from controlplane import clock
-from controlplane.models import Circuit
-from controlplane.services import circuits, transitions
+from controlplane.models import AllowedNetwork, AuditEntry, Circuit, PolicyRevision
+from controlplane.services import circuits, probes, transitions
+from tests import factories
 from tests.dashboard import stage
+from tests.e2e import story
 
 
 @pytest.fixture
@@ -25,6 +27,20 @@ def trip(cast):
             transitions.announce([row])
 
     return open_it
+
+
+def test_signing_in_by_the_form_leads_to_where_one_wanted_to_go(server, cast, page):
+    page.goto(f"{server}/runs/?environment=prod")
+    page.get_by_label("Name").fill("otto")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("do not match")
+
+    page.get_by_label("Password").fill(factories.PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+    page.wait_for_url(f"{server}/runs/?environment=prod")
+    expect(page.get_by_text("otto · On-call")).to_be_visible()
 
 
 def state(cast) -> tuple[str, str]:
@@ -69,6 +85,150 @@ def test_force_close_with_a_reason(server, cast, trip, page, sign_in):
     assert state(cast) == ("closed", "auto")
 
 
+def test_hold_open_until(server, cast, page, sign_in):
+    sign_in("otto", path="/circuits/prod/search-api/")
+    page.get_by_role("link", name="Hold open").click()
+    sheet = page.get_by_role("dialog")
+    sheet.get_by_label("For how long").select_option("240")
+    sheet.get_by_label("Reason").fill("failover drill, change 4711")
+    sheet.get_by_role("button", name="Hold it open").click()
+
+    expect(sheet).to_be_hidden()
+    expect(page.get_by_text("Held open by otto until")).to_be_visible()
+    expect(page.locator(".plate")).to_contain_text("failover drill, change 4711")
+    expect(page.locator(".plate .countdown").first).to_contain_text("h")
+    row = Circuit.objects.get(dependency=cast.search_api)
+    assert timedelta(hours=3, minutes=59) < row.mode_expires_at - clock.now() <= timedelta(hours=4)
+
+
+def test_probe_now(server, cast, trip, page, sign_in):
+    stage.probe(cast.search_api, clock.now())
+    trip()
+    sign_in("otto", path="/circuits/prod/search-api/")
+
+    page.get_by_role("button", name="Probe now").click()
+
+    expect(page.get_by_role("status").filter(has_text="is due for a probe at once")).to_be_visible()
+    row = Circuit.objects.get(dependency=cast.search_api)
+    assert row.due_at <= clock.now()
+    assert row.probe_requested_by == "otto"
+
+
+def test_a_double_click_is_one_deed(server, cast, trip, page, sign_in):
+    trip()
+    sign_in("otto", path="/circuits/prod/search-api/")
+    page.get_by_role("link", name="Force close").click()
+    sheet = page.get_by_role("dialog")
+    sheet.get_by_label("Reason").fill("the vendor says that it is back")
+
+    sheet.get_by_role("button", name="Close it now").dblclick(delay=10)
+
+    expect(sheet).to_be_hidden()
+    assert AuditEntry.objects.filter(environment_id=cast.prod.pk, action="force_close", accepted=True).count() == 1
+
+
+def test_a_page_older_than_the_server_reads_on_and_changes_nothing(server, cast, trip, page, sign_in):
+    trip()
+    sign_in("otto", path="/circuits/prod/search-api/")
+    page.evaluate("document.documentElement.dataset.build = 'build-118'")
+    page.get_by_role("link", name="Force close").click()
+    sheet = page.get_by_role("dialog")
+    sheet.get_by_label("Reason").fill("the vendor says that it is back")
+    sheet.get_by_role("button", name="Close it now").click()
+
+    expect(page.locator("#notes")).to_contain_text("This page is older than the server")
+    assert state(cast) == ("open", "auto")
+    sheet.get_by_role("link", name="Cancel").click()
+    notice = page.get_by_role("alert").filter(has_text="Recloser was updated")
+    expect(notice).to_be_visible()
+
+    notice.get_by_role("link").click()
+
+    expect(notice).to_be_hidden()
+    assert page.evaluate("document.documentElement.dataset.build") != "build-118"
+
+
+def test_a_run_arrives_in_the_list_without_reload(server, cast, page, sign_in):
+    sign_in("ann", path="/runs/?environment=prod&show=all")
+    expect(page.get_by_text("No run has been reported.")).to_be_visible()
+
+    stage.run(cast.research, clock.now(), task_kind="market brief", status="running", ended_at=None)
+
+    expect(page.get_by_role("link", name="research · market brief")).to_be_visible(timeout=8000)
+
+
+def test_from_an_undisclosed_run_to_why_and_to_the_false_trip(server, cast, page, sign_in):
+    story.bad_night(cast, clock.now())
+    sign_in("otto", path="/runs/?environment=prod")
+    page.get_by_role("link", name="Undisclosed").click()
+    page.get_by_role("link", name="research · market brief").click()
+    expect(page.get_by_role("link", name="1 subagent went without a tool")).to_be_visible()
+    expect(page.locator("#step-4 .twin-mark")).to_have_text("B×3")
+
+    page.locator("#step-5").get_by_role("link", name="Why?").click()
+    expect(page.get_by_text("This run's own breaker took it away: 3 failures in a row")).to_be_visible()
+    page.get_by_role("link", name="The trip with all its evidence").click()
+    page.get_by_role("link", name="Mark as a false trip").click()
+    sheet = page.get_by_role("dialog")
+    sheet.get_by_label("Reason").fill("a load test of ours")
+    sheet.get_by_role("button", name="Mark it").click()
+
+    expect(page.get_by_text("marked as false by otto")).to_be_visible()
+
+
+def test_a_policy_is_edited_and_its_figures_follow_the_typing(server, cast, page, sign_in):
+    sign_in("petra", path="/tools/prod/web_search/")
+    page.get_by_role("link", name="Edit the policy").click()
+    expect(page.locator("[data-proof=share]")).to_have_text(re.compile(r"25.%"))
+
+    page.get_by_label("Consecutive failures", exact=True).fill("2")
+    expect(page.locator("[data-proof=share]")).to_have_text("10 %")
+    page.get_by_label("Model text").fill("Answer from the documents at hand.")
+    page.get_by_role("button", name="Preview the words").click()
+    expect(page.locator("#previewed")).to_contain_text("Answer from the documents at hand.")
+
+    page.get_by_label("Why it changes").fill("decided with the search team")
+    page.get_by_role("button", name="Publish").click()
+
+    expect(page.get_by_role("status").filter(has_text="is published")).to_be_visible()
+    assert PolicyRevision.objects.get().values["consecutive_failures"] == 2
+
+
+def test_a_probe_is_tried_out_from_the_editor(server, cast, page, sign_in):
+    AllowedNetwork.objects.create(network="10.1.0.0/16", reason="vpc", created_at=clock.now(), created_by="ada")
+    sign_in("otto", path="/circuits/prod/search-api/probe/")
+    page.get_by_role("textbox", name="Address").fill("http://192.168.0.9/health")
+    page.get_by_role("button", name="Test now").click()
+    expect(page.locator("#probe-form .error")).to_contain_text("not an address that Recloser may reach")
+
+    page.get_by_role("textbox", name="Address").fill("http://10.1.0.9/health")
+    page.get_by_role("button", name="Test now").click()
+    sheet = page.get_by_role("dialog")
+    expect(sheet).to_contain_text("Trying it out")
+    [test_id] = probes.claim_tests(now=clock.now(), limit=5)
+    answered = {"status": 503, "took_ms": 84.0, "cause": "status",
+                "conditions": [{"name": "status", "expected": "200-299", "seen": "503", "held": False}]}  # fmt: skip
+    probes.finish_test(test_id=test_id, result={"answered": answered, "verdict": "bad"}, now=clock.now())
+
+    expect(sheet).to_contain_text("The probe failed")
+    expect(sheet.get_by_role("row").filter(has_text="status")).to_contain_text("fails")
+
+
+def test_a_first_agent_is_waited_for(server, cast, page, sign_in):
+    sign_in("ada", path="/settings/?environment=prod")
+    page.get_by_role("link", name="Add an agent").click()
+    sheet = page.get_by_role("dialog")
+    sheet.get_by_label("Short name").fill("billing")
+    sheet.get_by_label("Name", exact=True).fill("Billing")
+    sheet.get_by_role("button", name="Add").click()
+    expect(sheet).to_contain_text("Waiting for the first report of billing")
+    token = re.search(r"RECLOSER_KEY=(\S+)", sheet.inner_text())[1]
+
+    factories.worker(factories.key_of(token), "pod-7", at=clock.now())
+
+    expect(sheet).to_contain_text("billing reports, first", timeout=8000)
+
+
 def test_a_refresh_takes_nothing_from_who_is_writing(server, cast, trip, page, sign_in):
     trip()
     sign_in("otto")
@@ -96,9 +256,9 @@ def test_a_session_that_ends_leads_to_sign_in_and_back(server, cast, trip, page,
     page.wait_for_url(re.compile(r"/sign-in/\?next=%2F%3Fenvironment%3Dprod"))
 
 
-def test_everything_works_without_javascript(server, cast, trip, browser, sign_in):
+def test_everything_works_without_javascript(server, cast, trip, opened, sign_in):
     trip()
-    context = browser.new_context(java_script_enabled=False)
+    context = opened(java_script_enabled=False)
     page = sign_in("otto", on=context.new_page())
     page.get_by_role("link", name="Hold open").click()
     page.get_by_label("Reason").fill("vendor's maintenance")
@@ -108,12 +268,11 @@ def test_everything_works_without_javascript(server, cast, trip, browser, sign_i
     expect(page.get_by_role("status")).to_contain_text("search-api is held open.")
     expect(page.get_by_text("mode: held open")).to_be_visible()
     assert state(cast) == ("open", "forced_open")
-    context.close()
 
 
-def test_on_a_phone_everything_is_within_reach(server, cast, trip, browser, sign_in):
+def test_on_a_phone_everything_is_within_reach(server, cast, trip, opened, sign_in):
     trip()
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    context = opened(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     page = sign_in("otto", on=context.new_page())
 
     acknowledge = page.get_by_role("button", name="Acknowledge")
@@ -124,7 +283,6 @@ def test_on_a_phone_everything_is_within_reach(server, cast, trip, browser, sign
 
     acknowledge.tap()
     expect(page.get_by_text("Taken by")).to_be_visible()
-    context.close()
 
 
 def is_stream(request) -> bool:
@@ -145,6 +303,26 @@ def test_two_tabs_share_one_stream(server, cast, trip, page, sign_in):
     assert streams == []
 
 
+def test_eight_tabs_all_work_over_six_connections(server, cast, trip, page, sign_in):
+    """D02: HTTP/1.1 gives a host six connections; one stream serves all the tabs of a browser."""
+    sign_in("otto")
+    expect(page.locator("#feed")).to_have_attribute("data-feed", "live")
+    tabs, streams = [page], []
+    for _ in range(7):
+        tab = page.context.new_page()
+        tab.on("request", lambda request: streams.append(request.url) if is_stream(request) else None)
+        tab.goto(f"{server}/?environment=prod", timeout=10_000)
+        tabs.append(tab)
+    for tab in tabs:
+        expect(tab.locator("#feed")).to_have_attribute("data-feed", "live", timeout=15_000)
+
+    trip()
+
+    for tab in tabs:
+        expect(tab.get_by_role("heading", name="1 circuit needs you")).to_be_visible(timeout=10_000)
+    assert streams == [], "another tab than the first holds a stream"
+
+
 HIDE = """() => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -157,8 +335,9 @@ def test_a_hidden_tab_hands_the_stream_on(server, cast, page, sign_in):
     other = page.context.new_page()
     other.goto(f"{server}/?environment=prod")
 
-    with other.expect_request(is_stream), page.expect_event("requestfailed", is_stream):
+    with other.expect_request(is_stream):
         page.evaluate(HIDE)
+    expect(other.locator("#feed")).to_have_attribute("data-feed", "live")
 
 
 def test_a_page_that_lost_its_feed_says_so(server, cast, page, sign_in):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 import zlib
 
 import pytest
@@ -73,7 +74,11 @@ def test_what_is_not_utf8_is_refused(agent):
     refused(agent.post_raw(b'{"format": 1, "sdk": "\xff"}'), 400, "bad_encoding")
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"{}" * 100)[:-5], gzip.compress(b"{}") + b"rest"])
+@pytest.mark.parametrize(
+    "body",
+    [b"no gzip", gzip.compress(b"{}" * 100)[:-5], gzip.compress(b"{}") + b"rest"],
+    ids=["not gzip", "cut off", "with a rest"],
+)
 def test_a_broken_gzip_is_refused(agent, body):
     refused(agent.post_raw(body, **{"content-encoding": "gzip"}), 400, "bad_encoding")
 
@@ -218,3 +223,34 @@ def test_a_route_that_is_not_there_is_said_so(edge, method, path):
 
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"counts": {"ok": 2**31 - 1, "empty": 1}}, "observations[0].counts"),
+        ({"counts": {"ok": 10**9, "rejected": 1}}, "observations[0].counts"),
+        ({"counts": {"ok": 1}, "slow": 2}, "observations[0].slow"),
+        ({"counts": {"timeout": 1}, "slow_failures": 2}, "observations[0].slow_failures"),
+        ({"counts": {"timeout": 1}, "streak": 2}, "observations[0].streak"),
+    ],
+)
+def test_more_calls_than_there_can_have_been_are_refused(agent, given, field):
+    refused(agent.post(agent.batch(observations=[observation(**given)])), 422, "bad_field", field)
+
+
+def test_a_gzip_of_very_many_members_is_refused_at_once(agent):
+    body = gzip.compress(b"", 1) * 50_000
+    began = time.monotonic()
+
+    refused(agent.post_raw(body[: 1024 * 1024], **{"content-encoding": "gzip"}), 400, "bad_encoding")
+
+    assert time.monotonic() - began < 0.5
+
+
+def test_a_gzip_of_a_few_members_is_read(agent):
+    body = json.dumps(agent.batch()).encode()
+    parts = [body[at : at + 40] for at in range(0, len(body), 40)]
+
+    assert len(parts) <= 16
+    assert agent.post_raw(b"".join(map(gzip.compress, parts)), **{"content-encoding": "gzip"}).status_code == 200

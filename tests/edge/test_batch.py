@@ -3,6 +3,7 @@
 import gzip
 import json
 import uuid
+from datetime import timedelta
 
 import pytest
 
@@ -259,6 +260,21 @@ def test_a_run_with_overlong_texts_is_kept_with_their_beginning(agent):
     assert (len(row.end_cause), len(row.disclosure), len(row.task_kind)) == (30, 1000, 100)
 
 
+def test_ids_that_another_environment_has_are_told_and_change_nothing_there(agent, edge, staging):
+    other = staging.agents.create(slug="research", name="Research", created_at=clock.now())
+    _, token = access.issue_key(environment=staging, agent=other, label="", actor="ann", now=clock.now())
+    there = harness.Agent(edge, token, environment="staging")
+    run, trip = harness.run(steps=4), harness.trip(signal="no_progress")
+    assert there.send(runs=[run], trips=[trip])["notes"] == []
+
+    answer = agent.send(runs=[{**run, "revision": 9, "steps": 1}], trips=[{**trip, "signal": "oscillation"}])
+
+    assert {note["code"] for note in answer["notes"]} == {"foreign_run", "foreign_trip"}
+    assert (Run.objects.get().environment_id, Run.objects.get().steps) == (staging.pk, 4)
+    assert (Trip.objects.get().environment_id, Trip.objects.get().signal) == (staging.pk, "no_progress")
+    assert there.send(runs=[{**run, "revision": 2}], trips=[trip])["notes"] == []
+
+
 def test_a_run_of_another_agent_is_not_overwritten(agent, edge, prod):
     mine = harness.run(revision=1)
     agent.send(runs=[mine])
@@ -311,3 +327,13 @@ def test_what_nobody_foresaw_is_answered_in_the_one_shape_and_takes_nothing(agen
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     monkeypatch.undo()
     assert agent.post(batch).json()["repeat"] is False
+
+
+def test_after_a_rotation_a_worker_goes_by_the_key_it_uses(edge, agent, issue):
+    agent.send(observation())
+    Worker.objects.update(last_seen_at=clock.now() - timedelta(seconds=6))
+    rotated, token = issue()
+
+    harness.Agent(edge, token).send(observation())
+
+    assert Worker.objects.get().key == rotated

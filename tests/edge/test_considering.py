@@ -9,7 +9,7 @@ import pytest
 from recloser.core.types import State
 
 from controlplane import clock
-from controlplane.edge import considering as considering_module
+from controlplane.edge import considering
 from controlplane.evidence import counters
 from controlplane.models import Circuit, Trip
 from controlplane.services import circuits, policies, tools
@@ -116,6 +116,50 @@ def test_a_quarantined_word_does_not_put_a_deadline_off(crowd, key, dependency):
     assert Circuit.objects.get(dependency=dependency).due_at == due_at
 
 
+def test_a_judgement_that_failed_is_asked_for_again(crowd, dependency, monkeypatch):
+    real, calls = circuits.consider, []
+
+    def lame(**given):
+        calls.append(given)
+        if len(calls) <= 4:
+            raise RuntimeError
+        return real(**given)
+
+    monkeypatch.setattr(circuits, "consider", lame)
+    for agent in crowd:
+        agent.send(failing(10))
+
+    harness.until(lambda: _state() == "open", within=8.0, what="the opening, without another batch")
+
+
+def test_a_judgement_that_always_fails_is_not_asked_for_for_ever(crowd, dependency, monkeypatch):
+    calls = []
+
+    def broken(**given):
+        calls.append(given)
+        raise RuntimeError
+
+    monkeypatch.setattr(circuits, "consider", broken)
+    monkeypatch.setattr(considering, "AGAIN_S", 0.001)
+    crowd[0].send(failing(10))
+
+    app = crowd[0].server.edge._considering
+    harness.until(lambda: len(calls) == considering.MOST_FAILURES and not app._tasks)
+    assert not app._settling
+
+
+def test_a_generation_that_is_yet_to_come_does_not_put_a_deadline_off(crowd, dependency):
+    for agent in crowd:
+        agent.send(failing(10))
+    harness.until(lambda: _state() == "open", what="the opening")
+    due_at = Circuit.objects.get(dependency=dependency).due_at
+
+    crowd[0].send(failing(1, generation=7, retry_after_s=3600.0))
+
+    harness.until(lambda: not crowd[0].server.edge._considering._tasks)
+    assert Circuit.objects.get(dependency=dependency).due_at == due_at
+
+
 def test_what_was_acknowledged_is_committed_though_counting_and_considering_fail(agent, dependency, monkeypatch):
     def broken(**_):
         raise RuntimeError
@@ -141,19 +185,19 @@ def test_while_every_batch_fails_a_circuit_is_judged_at_a_fraction_of_their_rate
         return circuits.Considered(dependency.pk, State.CLOSED, 0)
 
     monkeypatch.setattr(circuits, "consider", consider)
-    considering = crowd[0].server.edge._considering
+    judging = crowd[0].server.edge._considering
 
     async def hail():
         for _ in range(300):
-            considering.ask(dependency.pk)
+            judging.ask(dependency.pk)
             await asyncio.sleep(0.001)
-        await considering.quiet(5)
+        await judging.quiet(5)
 
     began = time.monotonic()
     crowd[0].server.loop.call(hail())
 
     took = time.monotonic() - began
-    assert 2 <= len(judged) <= took / (0.02 * considering_module.REST) + 2
+    assert 2 <= len(judged) <= took / (0.02 * considering.REST) + 2
 
 
 def test_what_is_asked_while_it_is_judged_is_judged_once_more(crowd, dependency, monkeypatch):

@@ -58,6 +58,9 @@ class Ear(asyncio.Protocol):
         )
         return ear
 
+    def connection_made(self, transport):
+        self.hang_up = transport.close
+
     def data_received(self, data):
         self.said += data
         self._news.set()
@@ -97,6 +100,9 @@ def test_two_thousand_that_come_at_once_all_hear_the_change_and_the_end_and_all_
         took, _ = await ending
         back = await _crowd(second.port, key.token)
         assert all(b'"state":"open"' in ear.said for ear in back)
+        for ear in back:
+            ear.hang_up()
+        await asyncio.gather(*[ear.over for ear in back])
         return took
 
     assert asyncio.run(lives()) < 10

@@ -10,7 +10,7 @@ from django.db import transaction
 from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire
 
 from controlplane import clock
-from controlplane.delivery import versions
+from controlplane.delivery import documents, versions
 from controlplane.edge.documents import Looks
 from controlplane.models import Circuit, DocumentVersion
 from controlplane.services import circuits, policies, tools
@@ -234,3 +234,18 @@ def test_a_crowd_that_bears_one_key_costs_one_look_at_it(edge, agent, monkeypatc
 
     assert edge.loop.call(crowd()) == [200] * 40
     assert len(looked) == 1
+
+
+def test_a_config_that_is_published_under_its_reader_never_has_a_version_beyond_its_content(agent, prod, monkeypatch):
+    real = documents._config
+
+    def restless(environment_id):
+        content = real(environment_id)
+        with transaction.atomic():
+            versions.bump_config(environment_id)
+        return content
+
+    monkeypatch.setattr(documents, "_config", restless)
+    named = agent.get("config").json()["version"]
+
+    assert named < versions.of(prod.pk).config

@@ -200,3 +200,9 @@ def test_signing_out_ends_the_stream(edge, cookie, monkeypatch):
     SignIn.objects.all().delete()
 
     assert stream.events.ended(within=2)
+
+
+def test_a_name_that_no_environment_can_have_is_not_found(edge, prod, cookie):
+    answer = edge.request("GET", "/live?environment=%00", headers=cookie)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")

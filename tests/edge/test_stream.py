@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from controlplane import clock, redis_clients
-from controlplane.delivery import hub, publish
+from controlplane.delivery import documents, hub, publish, resolve, versions
 from controlplane.services import access, circuits, policies, tools
 from tests.edge import harness
 
@@ -57,6 +57,48 @@ def test_a_lost_hint_heals_within_two_seconds(agent, dependency, monkeypatch):
     _hold_open(dependency)
 
     assert stream.events.next("delta", within=2.0)["circuits"]["search-api"]["state"] == "open"
+
+
+def test_what_fails_once_ends_no_stream(agent, dependency, monkeypatch):
+    real, calls = documents.circuits, []
+    stream = agent.stream()
+    stream.events.next("circuits")
+
+    def lame(environment_id):
+        calls.append(environment_id)
+        if len(calls) == 1:
+            raise KeyError(environment_id)
+        return real(environment_id)
+
+    monkeypatch.setattr(documents, "circuits", lame)
+    _hold_open(dependency)
+
+    assert stream.events.next("delta")["circuits"]["search-api"]["state"] == "open"
+
+
+def test_a_look_that_fails_once_ends_no_stream(agent, dependency, monkeypatch):
+    real, calls = versions.all_known, []
+    stream = agent.stream()
+    stream.events.next("circuits")
+
+    def lame():
+        calls.append(None)
+        if len(calls) == 1:
+            raise KeyError
+        return real()
+
+    monkeypatch.setattr(versions, "all_known", lame)
+    harness.until(lambda: calls)
+    _hold_open(dependency)
+
+    assert stream.events.next("delta")["circuits"]["search-api"]["state"] == "open"
+
+
+def test_a_dependency_that_vanishes_while_the_document_is_read_is_left_out(agent, dependency, monkeypatch):
+    _hold_open(dependency)
+    monkeypatch.setattr(resolve, "deliveries", lambda *_: {})
+
+    assert agent.stream().events.next("circuits")["circuits"] == {}
 
 
 def test_a_published_policy_is_only_signalled(agent, prod, dependency):

@@ -309,6 +309,20 @@ def test_a_hostile_dependency_name_writes_no_mail_header(stage, settings, frozen
     assert server.recipients == ["oncall@example.com"]
 
 
+def test_a_password_is_not_sent_in_the_clear(stage, settings, frozen_clock):
+    with MailServer() as server:
+        settings.EMAIL_URL = server.url.replace("://", "://recloser:never-to-be-seen@")
+        settings.EMAIL_FROM = "recloser@example.com"
+        _mail_channel(stage)
+        opened(stage.search_api)
+        tell()
+
+    assert server.mails == []
+    said = AlertDelivery.objects.get().last_error
+    assert "offers no encryption" in said
+    assert "never-to-be-seen" not in said
+
+
 @pytest.mark.parametrize(("url", "said"), [("", "set RECLOSER_EMAIL_URL"), ("smtp://127.0.0.1:9", "cannot be used")])
 def test_mail_that_cannot_be_sent_says_why(stage, settings, frozen_clock, url, said):
     settings.EMAIL_URL = url
@@ -341,6 +355,13 @@ def _mail_channel(stage):
         ("webhook", "ftp://example.com/", "target"),
         ("webhook", "http://user:pass@example.com/", "target"),
         ("webhook", "http://169.254.169.254/", "target"),
+        ("webhook", "https://[::1", "target"),
+        ("webhook", "https://1.1.1.1:99999/", "target"),
+        ("webhook", "https://1.1.1.1:abc/", "target"),
+        ("webhook", "https://a]b/", "target"),
+        ("webhook", "https://1.1.1.1/a b", "target"),
+        ("webhook", "https://1.1.1.1/\r\nx: y", "target"),
+        ("webhook", "https://", "target"),
         ("webhook", "http://no-such-host.invalid/", "target"),
         ("webhook", "https://example.com/" + "x" * 600, "target"),
         ("email", "not an address", "target"),

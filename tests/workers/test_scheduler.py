@@ -5,9 +5,12 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from controlplane.models import AlertDelivery, ProbeRound, ProcessBeat
-from controlplane.selectors import due
+from controlplane import clock
+from controlplane.evidence import recount
+from controlplane.models import ActionToken, AlertDelivery, Observation, ProbeRound, ProcessBeat, RollupMark, Session
+from controlplane.selectors import due, policies
 from controlplane.services import alerts, circuits, partitions, probes, runs, system
+from tests.controlplane.evidence.batches import observe
 from tests.factories import NOON
 from tests.workers.processes import until
 from tests.workers.receiver import Receiver
@@ -15,6 +18,7 @@ from tests.workers.stage import staged
 from workers import handoff
 from workers.handoff import Handoff
 from workers.scheduler import Scheduler
+from workers.tasks import housekeeping
 from workers.tasks.probes import run_rounds
 
 pytestmark = pytest.mark.django_db
@@ -67,8 +71,8 @@ def test_what_is_due_is_handed_on_at_once_and_once(stage, scheduler, vendor):
 
     [round_] = stage.rounds
     names = [name for name, _, _ in scheduler.handoff.given]
-    assert sorted(names) == ["run_deliveries", "run_rounds", "run_tests"]
-    assert ("run_rounds", str(round_.pk), 1.5) in scheduler.handoff.given
+    assert sorted(name for name in names if name != "run_chores") == ["run_deliveries", "run_rounds", "run_tests"]
+    assert ("run_rounds", str(round_.pk), 7.0) in scheduler.handoff.given
     assert AlertDelivery.objects.get().attempts == 1
 
 
@@ -89,7 +93,7 @@ def test_a_job_that_fails_is_shown_and_stops_no_other(stage, scheduler, vendor, 
     scheduler.tick()
     scheduler._beat()
 
-    assert [name for name, _, _ in scheduler.handoff.given] == ["run_rounds"]
+    assert "run_rounds" in [name for name, _, _ in scheduler.handoff.given]
     assert ProcessBeat.objects.get(kind="scheduler").detail["failing"] == ["sweep"]
 
     monkeypatch.undo()
@@ -128,6 +132,31 @@ def test_b05_a_step_of_the_database_clock_moves_every_deadline_with_it(stage, sc
     assert abs(page_at - AlertDelivery.objects.get().due_at - timedelta(hours=2)) < timedelta(seconds=1)
 
 
+def test_after_a_step_back_the_dead_do_not_live_on_and_no_old_sample_counts_again(stage, scheduler, frozen_clock):
+    observe(stage.cast.sessions[0], stage.search, failures=3)
+    system.beat(kind="worker", name="a:1", detail={"listening": True}, now=NOON)
+    scheduler._look_at_the_clock()
+    scheduler.leadership.at = NOON - timedelta(hours=2)
+    frozen_clock.advance(-7200)
+    scheduler._look_at_the_clock()
+    frozen_clock.advance(7200 + 10)
+
+    policy = policies.circuit_policy(environment_id=stage.cast.prod.pk, dependency_id=stage.search.pk)
+    assert recount.recount(stage.search.pk, 0, policy, clock.now()).failures == 0
+    assert not Session.objects.filter(last_seen_at__gt=NOON - timedelta(hours=1)).exists()
+    assert not due.celery_worker_lives(NOON - timedelta(hours=1))
+
+
+def test_after_a_step_forward_nothing_is_touched(stage, scheduler, frozen_clock):
+    observe(stage.cast.sessions[0], stage.search, failures=3)
+    scheduler._look_at_the_clock()
+    scheduler.leadership.at = NOON + timedelta(hours=2)
+    frozen_clock.advance(7200)
+    scheduler._look_at_the_clock()
+
+    assert Observation.objects.get().counted
+
+
 def test_a_clock_that_runs_moves_nothing(stage, scheduler):
     stage.open()
     before = stage.circuit.core
@@ -139,12 +168,27 @@ def test_a_clock_that_runs_moves_nothing(stage, scheduler):
 
 def test_housekeeping_is_done_at_once_and_then_now_and_then(stage, scheduler, monkeypatch):
     done = []
-    for place, name in ((partitions, "make_ahead"), (partitions, "drop_old"), (runs, "abandon_lost")):
+    for place, name in ((partitions, "make_ahead"), (runs, "abandon_lost")):
         monkeypatch.setattr(place, name, lambda *, now, name=name: done.append(name))
     scheduler.tick()
     scheduler.tick()
 
-    assert sorted(done) == ["abandon_lost", "drop_old", "make_ahead"]
+    assert sorted(done) == ["abandon_lost", "make_ahead"]
+    handed_on = [chore for task, chore, _ in scheduler.handoff.given if task == "run_chores"]
+    assert sorted(handed_on) == ["add up runs", "drop partitions", "judge by rows", "prune", "roll up"]
+
+
+def test_a_celery_worker_does_every_chore_and_one_that_fails_stops_no_other(stage, monkeypatch):
+    old = NOON - timedelta(hours=25)
+    for at, token in ((old, "old"), (NOON, "new")):
+        ActionToken.objects.create(
+            environment=stage.cast.prod, circuit=stage.circuit, token=token, action="force_close", actor="otto", at=at
+        )
+    monkeypatch.setitem(housekeeping.CHORES, "drop partitions", lambda now: 1 / 0)
+    housekeeping.run_chores(["drop partitions", *housekeeping.CHORES])
+
+    assert list(ActionToken.objects.values_list("token", flat=True)) == ["new"]
+    assert RollupMark.objects.get().runs_until == NOON
 
 
 def test_it_sleeps_no_longer_than_to_the_next_deadline(stage, scheduler):

@@ -4,6 +4,7 @@ The processes live as long as this file's tests; each test has a dependency of i
 """
 
 import itertools
+import signal
 import time
 
 import pytest
@@ -197,6 +198,23 @@ def test_a_scheduler_killed_while_another_stands_by(stage, processes, vendor):
     assert standby.end() == 0
     assert time.monotonic() - began < 2.5
     assert standby.beat is None
+
+
+def test_a_scheduler_that_hangs_is_succeeded_and_leads_no_more_when_it_goes_on(stage, processes, vendor):
+    stage.probe(f"{vendor.url}/ok")
+    leader, standby = processes.scheduler(0), processes.scheduler(1)
+    until(lambda: leader.beat.detail["leader"] and not standby.beat.detail["leader"], what="one leads")
+    leader.child.send_signal(signal.SIGSTOP)
+    try:
+        stage.open()
+        until(lambda: stage.closed, 40, what="the standby probes")
+        assert "the leader hangs" in standby.said
+    finally:
+        leader.child.send_signal(signal.SIGCONT)
+    until(lambda: leader.beat.detail["leader"] is False, what="the old leader stands by")
+    assert standby.beat.detail["leader"] is True
+    assert standby.end() == 0
+    until(lambda: leader.beat.detail["leader"], what="the old one leads again")
 
 
 def test_a_celery_worker_that_ends_on_purpose_takes_its_beat_back(stage, processes):

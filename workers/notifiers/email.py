@@ -23,6 +23,8 @@ def send(message: Message) -> Result:
     try:
         with _connected(server) as smtp:
             smtp.send_message(composed(message))
+    except _InTheClear:
+        return Result("the mail server offers no encryption, so the password was not sent: use STARTTLS, or smtps://")
     except smtplib.SMTPRecipientsRefused as refused:
         return Result(f"the mail server refused the recipient ({_codes(refused)})")
     except smtplib.SMTPResponseException as refused:
@@ -45,6 +47,10 @@ def composed(message: Message) -> EmailMessage:
     return mail
 
 
+class _InTheClear(Exception):
+    """A password would be sent for everyone on the way to read."""
+
+
 def _connected(server: SplitResult) -> smtplib.SMTP:
     """A session, encrypted where the server can, signed in where a name is given."""
     host, port = server.hostname or "", server.port or PORTS[server.scheme]
@@ -63,10 +69,14 @@ def _connected(server: SplitResult) -> smtplib.SMTP:
 
 def _prepare(smtp: smtplib.SMTP, server: SplitResult, context: ssl.SSLContext) -> None:
     smtp.ehlo()
-    if server.scheme == "smtp" and smtp.has_extn("starttls"):
+    encrypted = server.scheme == "smtps"
+    if not encrypted and smtp.has_extn("starttls"):
         smtp.starttls(context=context)
         smtp.ehlo()
+        encrypted = True
     if server.username:
+        if not encrypted:
+            raise _InTheClear
         smtp.login(unquote(server.username), unquote(server.password or ""))
 
 

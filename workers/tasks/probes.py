@@ -1,8 +1,9 @@
 """Asking probes: a batch on one event loop, each with a time limit of its own, each written down as it ends."""
 
 import time
-from collections.abc import Callable
-from concurrent.futures import as_completed
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -20,6 +21,9 @@ from workers.probers.answer import Findings
 LEASE_MARGIN_S = 0.5
 """What is left of a lease for writing the verdict down."""
 
+GATHER_S = 0.02
+"""How long the first verdict of several waits for more."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -27,17 +31,26 @@ log = structlog.get_logger(__name__)
 def run_rounds(ids: list[str]) -> None:
     """Ask these rounds. One that is over, or that somebody else has taken, is left out; so redelivery is harmless."""
     jobs = probes.take_rounds(ids=ids, now=clock.now())
-    _ask_all(jobs, _finish_round)
+    _ask_all(jobs, _finish_rounds)
 
 
 @shared_task(ignore_result=True)
 def run_tests(ids: list[str]) -> None:
     """Ask for the editor; no circuit is touched."""
     jobs = probes.take_tests(ids=ids, now=clock.now())
-    _ask_all(jobs, _finish_test)
+    _ask_all(jobs, _finish_tests)
 
 
-Finish = Callable[[Job, Findings, datetime | None], None]
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One job's answer, and when its connection stood."""
+
+    job: Job
+    found: Findings
+    connected_at: datetime | None
+
+
+Finish = Callable[[list[Heard]], None]
 
 
 def _ask_all(jobs: list[Job], finish: Finish) -> None:
@@ -47,12 +60,22 @@ def _ask_all(jobs: list[Job], finish: Finish) -> None:
     networks, started_at, started = egress.allowed_networks(), clock.now(), time.monotonic()
     waiting = {background.submit(_ask(job, networks)): job for job in jobs}
     database.release()
-    for answer in as_completed(waiting):
-        found = answer.result()
-        at = found.connected_at
-        connected_at = None if at is None else started_at + timedelta(seconds=at - started)
-        _finish_safely(finish, waiting[answer], found, connected_at)
+    while waiting:
+        ended = _ended(waiting)
+        heard = [_heard(waiting.pop(answer), answer.result(), started_at, started) for answer in ended]
+        _finish_safely(finish, heard)
         database.release()
+
+
+def _ended(waiting: Iterable[Future[Findings]]) -> set[Future[Findings]]:
+    """Those that have ended a moment after the first has: many verdicts cost little more than one."""
+    first = wait(waiting, return_when=FIRST_COMPLETED).done
+    return first | wait(waiting, timeout=GATHER_S).done
+
+
+def _heard(job: Job, found: Findings, started_at: datetime, started: float) -> Heard:
+    at = found.connected_at
+    return Heard(job, found, None if at is None else started_at + timedelta(seconds=at - started))
 
 
 async def _ask(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
@@ -61,31 +84,48 @@ async def _ask(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
     limit = min(job.spec.time_limit_s, job.lease_s - LEASE_MARGIN_S)
     if limit <= 0:
         return Findings(fault=Fault.GATE, detail="the lease had run out before the probe was sent")
-    return await http.ask(job.spec, job.secrets, GuardedBackend(networks), time_limit_s=limit)
+    found = await http.ask(job.spec, job.secrets, GuardedBackend(networks), time_limit_s=limit)
+    if found.fault is Fault.TIMEOUT and limit < job.spec.time_limit_s:
+        found.fault, found.detail = Fault.GATE, "too little was left of the lease to wait as long as the probe may take"
+    return found
 
 
-def _finish_safely(finish: Finish, job: Job, found: Findings, connected_at: datetime | None) -> None:
-    """One verdict that cannot be written down does not cost the others theirs; its own lease runs out."""
+def _finish_safely(finish: Finish, heard: list[Heard]) -> None:
+    """Verdicts that cannot be written down do not cost the others theirs; their own leases run out."""
     try:
-        finish(job, found, connected_at)
+        finish(heard)
     except Exception:
-        log.exception("a probe's verdict was not written down", probe=str(job.id))
+        log.exception("verdicts were not written down", probes=[str(each.job.id) for each in heard])
 
 
-def _finish_round(job: Job, found: Findings, connected_at: datetime | None) -> None:
-    judged = found.ruling()
-    probes.note_asked(round_id=job.id, asked=found.asked, connected_at=connected_at)
-    applied = circuits.finish_round(
-        round_id=job.id,
-        verdict=judged.verdict,
-        operation=job.operation or None,
+def _finish_rounds(heard: list[Heard]) -> None:
+    applied = circuits.finish_rounds([_answered(each) for each in heard], now=clock.now())
+    for each in heard:
+        judged = each.found.ruling()
+        log.info(
+            "probed",
+            round=str(each.job.id),
+            verdict=str(judged.verdict),
+            cause=judged.cause,
+            applied=applied[each.job.id],
+        )
+
+
+def _answered(heard: Heard) -> circuits.Answered:
+    found = heard.found
+    return circuits.Answered(
+        round_id=heard.job.id,
+        verdict=found.ruling().verdict,
+        operation=heard.job.operation or None,
         retry_after_s=found.retry_after_s,
         answered=found.answered(),
-        now=clock.now(),
+        asked=found.asked,
+        connected_at=heard.connected_at,
     )
-    log.info("probed", round=str(job.id), verdict=str(judged.verdict), cause=judged.cause, applied=applied)
 
 
-def _finish_test(job: Job, found: Findings, connected_at: datetime | None) -> None:
-    result = {"asked": found.asked, "answered": found.answered(), "verdict": str(found.ruling().verdict)}
-    probes.finish_test(test_id=job.id, result=result, now=clock.now())
+def _finish_tests(heard: list[Heard]) -> None:
+    for each in heard:
+        found = each.found
+        result = {"asked": found.asked, "answered": found.answered(), "verdict": str(found.ruling().verdict)}
+        probes.finish_test(test_id=each.job.id, result=result, now=clock.now())

@@ -115,7 +115,7 @@ class DeliveryFilter(django_filters.FilterSet):
     """Which deliveries."""
 
     status = filters.word(*AlertDelivery.Status.values)
-    event = filters.word("opened", "locked_out", "closed")
+    event = filters.word(*alerts.EVENTS)
     channel = filters.Whole(field_name="channel_id")
     incident = filters.text("incident")
     since = filters.since("created_at")

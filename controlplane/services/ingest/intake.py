@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 from recloser.core.types import State
 
 from controlplane import clock
+from controlplane.evidence.outcomes import failures
 from controlplane.evidence.rows import Row
 from controlplane.services.ingest import names as naming
 from controlplane.services.ingest import statement
@@ -176,7 +177,7 @@ class Intake:
                 slug: _entry(circuits.get(str(pk)), by_id[pk].delivery if pk in by_id else "enforce")
                 for slug, pk in claims.dependencies.items()
             },
-            notes=claims.notes | _distrust(found),
+            notes=claims.notes | _distrust(found) | _foreign(found),
             rows=rows,
             consider={row.dependency_id for row in rows if row.counted and (row.failures or row.slow_calls)}
             if found["rose"]
@@ -235,7 +236,7 @@ def _row(caller: Caller, worker_id: int, session: UUID, stored: dict[str, Any], 
         received_at=float(stored["received"]),
         ok=stored["ok"],
         empty=stored["empty"],
-        failures=stored["retryable_error"] + stored["timeout"] + stored["rate_limited"],
+        failures=failures(stored),
         slow=stored["slow"],
         streak=stored["streak"],
         operation=stored["operation"],
@@ -278,9 +279,21 @@ def _distrust(found: dict[str, Any]) -> dict[str, str]:
     return notes
 
 
+def _foreign(found: dict[str, Any]) -> dict[str, str]:
+    """What was not kept, since its id is taken: an id is one agent's, in one environment."""
+    notes = {}
+    if found["foreign_run"]:
+        notes["foreign_run"] = "a run's id is another agent's or environment's: not kept; make a new id for each run"
+    if found["foreign_trip"]:
+        notes["foreign_trip"] = "a trip's id is another environment's: not kept; make a new id for each trip"
+    return notes
+
+
 def _wait(row: Row, circuits: dict[str, Any]) -> Wait | None:
-    """What the row asks of a circuit that is open, however old the row is."""
+    """What the row asks of a circuit that is open, however old the row is; a generation yet to come is nobody's."""
     circuit = circuits.get(str(row.dependency_id))
     if row.retry_after_s is None or not row.failures or circuit is None or circuit["state"] != State.OPEN:
+        return None
+    if row.generation > circuit["generation"]:
         return None
     return Wait(row.dependency_id, row.at + row.retry_after_s)

@@ -53,7 +53,7 @@ raised AS (
     RETURNING s.id
 ),
 seen AS (
-    UPDATE controlplane_worker w SET last_seen_at = m.now FROM moment m, raised
+    UPDATE controlplane_worker w SET last_seen_at = m.now, key_id = %(key)s FROM moment m, raised
     WHERE w.id = %(worker)s AND w.last_seen_at < m.now - interval '5 seconds'
 ),
 used AS (
@@ -141,6 +141,10 @@ SELECT extract(epoch FROM m.now)::float8 AS now,
     EXISTS (SELECT FROM raised) AS rose,
     trust.key_quarantined,
     trust.worker_quarantined,
+    EXISTS (SELECT FROM jsonb_to_recordset(%(runs)s::jsonb) AS r(id uuid) JOIN controlplane_run old ON old.id = r.id
+        WHERE old.agent_id <> %(agent)s) AS foreign_run,
+    EXISTS (SELECT FROM jsonb_to_recordset(%(trips)s::jsonb) AS t(id uuid) JOIN controlplane_trip old ON old.id = t.id
+        WHERE old.environment_id <> %(environment)s) AS foreign_trip,
     v.epoch, v.config, v.circuits,
     (SELECT coalesce(jsonb_agg(jsonb_build_object(
             'dependency_id', dependency_id, 'generation', generation, 'operation', operation,

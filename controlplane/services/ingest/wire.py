@@ -8,6 +8,8 @@ from uuid import UUID
 from msgspec import Meta, Struct
 from recloser.core.types import Action, Delivery, Outcome, Scope, Signal
 
+from controlplane.evidence.outcomes import FAILURE_COLUMNS
+
 YEAR_S = 366 * 86_400.0
 PRINTABLE = r"\A[^\x00-\x1f\x7f]*\Z"
 """No control characters: Postgres refuses NUL, and no name needs any."""
@@ -20,6 +22,8 @@ Age = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Number = Annotated[float, Meta(ge=0, le=1e15)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 """Slices that waited for long merge, so a count may be large; how much of it counts is the caps' affair."""
+MOST_CALLS = 10**9
+"""In one slice, all outcomes together: thirty years of a call a second."""
 Whole = Annotated[int, Meta(ge=0, le=2**53)]
 Step = Count
 Version = tuple[Annotated[str, Meta(max_length=40, pattern=PRINTABLE)], Whole]
@@ -42,12 +46,16 @@ class Counts(Struct, forbid_unknown_fields=True):
     @property
     def failures(self) -> int:
         """Outcomes that speak against the dependency."""
-        return self.retryable_error + self.timeout + self.rate_limited
+        return sum(getattr(self, name) for name in FAILURE_COLUMNS)
 
     @property
     def total(self) -> int:
         """All calls."""
         return sum(getattr(self, name) for name in self.__struct_fields__)
+
+    def __post_init__(self) -> None:
+        if self.total > MOST_CALLS:
+            raise ValueError(f"Expected at most {MOST_CALLS} calls in one slice")
 
 
 class Latency(Struct, frozen=True):
@@ -86,6 +94,12 @@ class Observation(Struct):
     streak: Count = 0
     retry_after_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     samples: Annotated[list[Sample], Meta(max_length=5)] = []
+
+    def __post_init__(self) -> None:
+        total = self.counts.total
+        for name in ("slow", "slow_failures", "streak"):
+            if getattr(self, name) > total:
+                raise ValueError(f"Expected no more than all calls of the slice in field `{name}`")
 
 
 class Trip(Struct):

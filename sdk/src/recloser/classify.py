@@ -162,7 +162,7 @@ def _text(problem: Exception) -> str:
 
 def _wait(problem: Exception) -> float | None:
     for name in ("retry_after_s", "retry_after"):
-        if (value := _seconds(_asked(problem, name))) is not None:
+        if (value := seconds(_asked(problem, name))) is not None:
             return value
     own = _header_wait(_asked(problem, "headers"))
     return own if own is not None else _header_wait(_asked(_asked(problem, "response"), "headers"))
@@ -170,17 +170,18 @@ def _wait(problem: Exception) -> float | None:
 
 def _header_wait(headers: Any) -> float | None:
     try:
-        return _seconds(headers.get("retry-after") or headers.get("Retry-After")) if headers is not None else None
+        return seconds(headers.get("retry-after") or headers.get("Retry-After")) if headers is not None else None
     except Exception:
         return None
 
 
-def _seconds(value: Any) -> float | None:
+def seconds(value: Any) -> float | None:
+    """A wait as somebody stated it, at most an hour; None where it is none."""
     try:
-        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
-    except ValueError:
+        wait_s = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
+    except (ValueError, OverflowError):
         return None
-    return min(seconds, 3600.0) if math.isfinite(seconds) and seconds >= 0 else None
+    return min(wait_s, 3600.0) if math.isfinite(wait_s) and wait_s >= 0 else None
 
 
 def _attempts(problem: Exception) -> int:

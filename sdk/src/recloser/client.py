@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import logging
 import os
 import random
-import socket
 import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from recloser.awake import Awake
 from recloser.cache import DocumentCache, default_directory
 from recloser.classify import Reading
-from recloser.config_sync import Copy, DependencyRule, Documents, Snapshot, Source, ToolRule
-from recloser.core.types import FAILURES, Action, Delivery, Outcome, Scope
-from recloser.core.window import is_slow
+from recloser.config_sync import Copy, DependencyRule, Documents, Pulse, Source, ToolRule
+from recloser.count import Counter, Line
 from recloser.errors import BadAddress, BadDocument
 from recloser.link import Link, Pace
-from recloser.outbox import Outbox, Slice, clean, new_id
+from recloser.outbox import Outbox, new_id
+from recloser.override import Forced, OverrideFile
 from recloser.report import RunReport, TripReport
-from recloser.run import Run, Seen, StepLine
+from recloser.run import Run
 from recloser.transport import Transport
 from recloser.version import __version__
-from recloser.worker import WorkerBreakers, WorkerTrip
+from recloser.wire import text_of
+from recloser.worker import WorkerBreakers
 
 log = logging.getLogger("recloser")
 
 AT_EXIT_S = 2.0
+REPORT_RUNS_EVERY_S = 0.5
+LOOK_EVERY_S = 1.0
+"""The override file's time of change is asked for at most so often."""
 
 
 class Client:
@@ -43,8 +46,11 @@ class Client:
     `url` and `key` come from RECLOSER_URL and RECLOSER_KEY where they are not given; without them, or with an address
     that cannot be used, everything works locally on built-in defaults, and a warning says so once. Nothing is
     contacted by the constructor itself. `cache_dir` holds the last good documents (False: none). `bootstrap` is a
-    config document shipped with the application, used until anything newer is known. Safe to use from many threads
-    and over fork; one per process is enough.
+    config document shipped with the application, used until anything newer is known. Safe to use from many threads,
+    from several event loops and over fork; one per process is enough.
+
+    `mode="invocation"` is for functions that are frozen between invocations: there is no thread; documents that are
+    due are fetched when a run begins, and everything is sent when it finishes, each within `budget_s`.
     """
 
     def __init__(
@@ -59,7 +65,13 @@ class Client:
         bootstrap: Mapping[str, Any] | None = None,
         timeout_s: float = 5.0,
         pace: Pace | None = None,
+        mode: Literal["process", "invocation"] = "process",
+        budget_s: float = 1.0,
     ) -> None:
+        if mode not in ("process", "invocation"):
+            raise ValueError(f"mode is {mode!r}; use 'process' or 'invocation'")
+        self.threadless = mode == "invocation"
+        self.budget_s = budget_s
         self.agent = agent
         self.environment = environment or os.environ.get("RECLOSER_ENVIRONMENT") or None
         self.instance = instance or os.environ.get("RECLOSER_INSTANCE") or _host()
@@ -68,13 +80,18 @@ class Client:
         self._timeout_s = timeout_s
         self._pace = pace or Pace()
         self.local_because = _unusable(self._url, self._key)
-        self.documents = Documents(environment=self.environment)
-        self.breakers = WorkerBreakers()
+        self.pulse = Pulse()
+        self.documents = Documents(environment=self.environment, pulse=self.pulse)
+        self.breakers = WorkerBreakers(self.pulse)
+        self._overrides = OverrideFile(os.environ.get("RECLOSER_OVERRIDE"))
+        self._awake = Awake()
+        self._look_at = 0.0
         self._cache = DocumentCache(_directory(cache_dir), url=self._url, key=self._key)
-        self._closed = False
+        self._closed = self._closing = False
         self._link: Link | None = None
         self._start_process()
         self._start_documents(bootstrap)
+        self.look_around()
         if self.local_because:
             log.warning("recloser: %s; working locally on built-in defaults", self.local_because)
         else:
@@ -94,11 +111,17 @@ class Client:
         id: str | None = None,
         raise_errors: bool = False,
     ) -> Run:
-        """Begin one task execution. Use it as a context manager, or call `finish` yourself."""
+        """Begin one task execution. Use it as a context manager (`async with` too), or call `finish` yourself.
+
+        An `id` of yours stays `run.id`; where it is no UUID, the control plane knows it as `wire.wire_id(id)`.
+        """
         self._ensure_link()
+        self.look_around()
+        if self.threadless and not _on_event_loop():
+            self.refreshed()
         run = Run(
             self,
-            id=id or new_id(),
+            id=new_id() if id is None else text_of(id) or new_id(),
             task_kind=task_kind,
             step_limit=step_limit,
             token_budget=token_budget,
@@ -115,18 +138,42 @@ class Client:
         """Send everything known so far; True when the control plane has it all in time."""
         self._ensure_link()
         link = self._link
-        return link is not None and link.flush(timeout)
+        if link is None:
+            return False
+        return link.errand(timeout, insist=True, documents=False) if self.threadless else link.flush(timeout)
+
+    async def aflush(self, timeout: float = 5.0) -> bool:
+        """`flush`, to be awaited: no event loop waits for the line."""
+        import asyncio
+
+        return await asyncio.to_thread(self.flush, timeout)
 
     def close(self, timeout: float = AT_EXIT_S) -> None:
         """Send what is left, within the time given, and end the thread. The client goes on working locally."""
-        if self._closed:
+        if self._closing:
             return
-        self._closed = True
-        link, self._link = self._link, None
-        if link is not None and link.running:
-            end = time.monotonic() + timeout
+        self._closing = True
+        link, end = self._link, time.monotonic() + timeout
+        if link is not None and self.threadless:
+            if self._outbox.waiting or self.seen:
+                link.errand(timeout, insist=True, documents=False)
+        elif link is not None and link.running:
             link.flush(timeout)
+        self._closed, self._link = True, None  # only now: what is counted before is told
+        if link is not None:
             link.stop(max(0.0, end - time.monotonic()))
+
+    async def aclose(self, timeout: float = AT_EXIT_S) -> None:
+        """`close`, to be awaited."""
+        import asyncio
+
+        await asyncio.to_thread(self.close, timeout)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Client:
         return self
@@ -139,6 +186,7 @@ class Client:
         now, link, snapshot = time.monotonic(), self._link, self.documents.snapshot
         with self.lock:
             waiting, dropped, session = self._outbox.waiting, self._outbox.dropped, self._outbox.session
+        forced = snapshot.forced.all() if snapshot.forced is not None else ()
         not_closed = {
             name: {
                 "state": view.state.value,
@@ -149,6 +197,7 @@ class Client:
         }
         return {
             "mode": "local" if self.local_because else "closed" if self._closed else "connected",
+            "local_because": self.local_because,
             "feed": link.feed if link is not None else "none",
             "instance": self.instance,
             "session": session,
@@ -156,7 +205,19 @@ class Client:
             "config": _stand(self.documents.config, now),
             "circuits": _stand(self.documents.circuits, now) | {"not_closed": not_closed},
             "worker_open": sorted(self.breakers.open),
-            "outbox": {"waiting": waiting + len(self.seen), "dropped": dropped},
+            "overrides": {
+                "path": str(self._overrides.path) if self._overrides.path else None,
+                "in_force": [one.to_wire(now) for one in forced if now < one.until],
+                "problem": self._overrides.problem,
+            },
+            "outbox": {
+                "waiting": waiting + len(self.seen),
+                "dropped": dropped,
+                "acknowledged_s_ago": None
+                if link is None or link.last_batch_at is None
+                else round(now - link.last_batch_at, 1),
+                "flush_s": link.flush_s if link is not None else None,
+            },
             "cache": {"path": str(self._cache.path) if self._cache.path else None, "problem": self._cache.problem},
             "notes": dict(link.notes) if link is not None else {},
             "problem": self.local_because or (link.problem if link is not None else None),
@@ -185,9 +246,9 @@ class Client:
             self.hurry()
 
     def hurry(self) -> None:
-        """A failure or a trip must be told within 50 ms."""
+        """A failure or a trip must be told within 50 ms; without a thread it is told when the run ends."""
         link = self._link
-        if link is not None:
+        if link is not None and not self.threadless:
             link.urgent(time.monotonic())
 
     def ended(self, run: Run) -> None:
@@ -217,7 +278,56 @@ class Client:
                 retry_after_s=reading.retry_after_s,
             )
 
-    def counted(self, run: Run, *, with_log: bool) -> tuple[float, list[StepLine]]:
+    def look_around(self) -> None:
+        """Has the process slept, has the override file changed? Asked at most once a second, and never in a call."""
+        if time.monotonic() >= self._look_at:
+            link = self._link
+            if link is None or not link.running:
+                self.wake_up()
+            else:
+                self._look_at_overrides()
+
+    def wake_up(self) -> bool:
+        """Age what was known before a sleep; True after one. The link's thread asks, else whoever begins something."""
+        with self.lock:
+            slept_s = self._awake.slept()
+            if slept_s:
+                self.fold()
+                self._outbox.shift(-slept_s)
+                self.breakers.shift(-slept_s)
+                self.documents.shift(-slept_s)
+                if self._link is not None:
+                    self._link.due_since(self.documents.config.confirmed_at, self.documents.circuits.confirmed_at)
+        self._look_at_overrides()
+        return slept_s > 0.0
+
+    def _look_at_overrides(self) -> None:
+        now = time.monotonic()
+        self._look_at = now + LOOK_EVERY_S
+        found = self._overrides.look(now)
+        if found is None:
+            return
+        known = {one.id for one in self.documents.snapshot.forced.all()} if self.documents.snapshot.forced else set()
+        self.documents.force(Forced.of(found) if found else None)
+        with self.lock:
+            for one in found:
+                if self.tells and one.id not in known:
+                    self._outbox.add_override(one)
+        self.hurry()
+
+    def refreshed(self) -> None:
+        """Without a thread: fetch the documents that are due, within the budget."""
+        link = self._link
+        if self.threadless and link is not None:
+            link.errand(self.budget_s, insist=False, batches=False)
+
+    def delivered(self) -> None:
+        """Without a thread: send what waits, within the budget; what cannot be sent waits for the next time."""
+        link = self._link
+        if self.threadless and link is not None:
+            link.errand(self.budget_s, insist=False, documents=False)
+
+    def counted(self, run: Run, *, with_log: bool) -> tuple[float, list[Line]]:
         """What has been counted of a run so far."""
         with self.lock:
             return run.tool_seconds, list(run.log) if with_log else []
@@ -243,7 +353,7 @@ class Client:
         return {
             "format": 1,
             "environment": self.environment,
-            "instance": clean(self.instance),
+            "instance": self.instance,
             "sdk": f"python/{__version__}",
             "pid": os.getpid(),
             "feed": link.feed if link is not None else "polling",
@@ -258,11 +368,12 @@ class Client:
         """What one process life owns: its lock, its numbers, its evidence, its thread."""
         self.life = new_id()
         self.lock = threading.RLock()
-        self.seen: deque[Seen] = deque()
+        self.seen: list[Any] = []
         self._outbox = Outbox()
         self._counter = Counter(self.breakers)
         self._runs: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         self._link = None
+        self._report_at = 0.0
 
     def _start_documents(self, bootstrap: Mapping[str, Any] | None) -> None:
         """The saved documents, else those shipped with the application, else the built-in defaults."""
@@ -282,11 +393,12 @@ class Client:
     def _ensure_link(self) -> None:
         """The thread lives in the process that uses the client: a forked child gets its own at first use."""
         link = self._link
-        if (link is not None and link.running) or not self.tells:
+        if (link is not None and (link.running or self.threadless)) or not self.tells:
             return
         with self.lock:
-            if self._link is None or not self._link.running:
-                self._link = Link(
+            link = self._link
+            if link is None or not (link.running or self.threadless):
+                link = Link(
                     Transport(
                         self._url, self._key, timeout_s=self._timeout_s, user_agent=f"recloser-python/{__version__}"
                     ),
@@ -297,7 +409,10 @@ class Client:
                     self._cache,
                     self._pace,
                 )
-                self._link.start()
+                link.due_since(self.documents.config.confirmed_at, self.documents.circuits.confirmed_at)
+                if not self.threadless:
+                    link.start()
+                self._link = link
                 _finish_with_multiprocessing(self)
 
     def after_fork(self) -> None:
@@ -306,6 +421,8 @@ class Client:
             self._link.abandon()
         for run in list(self._runs.values()):
             run.after_fork()
+        self.documents.after_fork()
+        self._overrides.after_fork()
         self.breakers.drop()
         seen = self.seen
         self._start_process()
@@ -313,136 +430,18 @@ class Client:
         self.seen = seen  # runs of the parent that go on in the child hold on to it
 
     def _report_runs(self, now: float) -> None:
-        if not self.tells:
+        if now < self._report_at or not self.tells:
             return
+        self._report_at = now + REPORT_RUNS_EVERY_S
         for run in list(self._runs.values()):
             if run.due(now) and (report := run.report(now)) is not None:
                 self._outbox.add_run(report)
 
 
-class Counter:
-    """Counts finished calls, into this worker's breakers and into the outbox; under the client's lock."""
-
-    def __init__(self, breakers: WorkerBreakers) -> None:
-        self._breakers = breakers
-
-    def count(self, seen: deque[Seen], outbox: Outbox | None) -> list[TripReport]:
-        """Take everything that was seen; returns the trips of the worker's breakers."""
-        trips: list[TripReport] = []
-        plain_rule: ToolRule | None = None
-        plain_snapshot: Snapshot | None = None
-        parts: list[tuple[Slice, float, DependencyRule]] = []
-        while seen:
-            try:
-                call = seen.popleft()
-            except IndexError:  # another thread was faster
-                break
-            self._log(call)
-            if call[6] is Outcome.OK and call[9] is None and outbox is not None:
-                if call[0] is not plain_rule or call[1] is not plain_snapshot:
-                    plain_rule, plain_snapshot = call[0], call[1]
-                    parts = self._parts(outbox, call)
-                for part, slow_s, rule in parts:
-                    part.add_ok(call[5], call[5] - call[4], slow_s)
-                    if self._breakers.failing(rule.name):
-                        self._judge(rule, call)
-                continue
-            for rule in call[0].dependencies:
-                if call[9] is not None and not _concerns(rule, call):
-                    continue
-                if outbox is not None:
-                    self._observe(outbox, rule, call)
-                if (trip := self._judge(rule, call)) is not None:
-                    trips.append(_worker_trip(trip, call))
-        return trips
-
-    def _parts(self, outbox: Outbox, call: Seen) -> list[tuple[Slice, float, DependencyRule]]:
-        tool, snapshot, at = call[0], call[1], call[5]
-        return [
-            (
-                outbox.slice_of(tool.name, rule.name, snapshot.generation(rule.name), tool.operation, at),
-                rule.policy.slow_call_ms / 1000.0,
-                rule,
-            )
-            for rule in tool.dependencies
-        ]
-
-    def _log(self, call: Seen) -> None:
-        rule, _, run, step, began, ended, outcome, args, result, reading = call
-        if run is not None:
-            attempts = reading.attempts if reading is not None else outcome is not Outcome.REJECTED
-            run.log.append((step, rule.name, args, result, outcome, int(attempts), (ended - began) * 1000.0))
-            run.tool_seconds += ended - began
-
-    def _observe(self, outbox: Outbox, rule: DependencyRule, call: Seen) -> None:
-        tool, snapshot, run, step, began, ended, outcome, _, _, reading = call
-        part = outbox.slice_of(tool.name, rule.name, snapshot.generation(rule.name), tool.operation, ended)
-        slow = is_slow(ended - began, rule.policy.slow_call_ms)
-        if reading is None:
-            part.add(outcome, at=ended, seconds=ended - began, slow=slow)
-            return
-        part.add(
-            outcome,
-            at=ended,
-            seconds=ended - began,
-            slow=slow,
-            attempts=reading.attempts,
-            retry_after_s=reading.retry_after_s if outcome in FAILURES else None,
-            error=reading.error,
-            status=reading.status,
-            run=None if run is None else run.id,
-            step=step,
-        )
-
-    def _judge(self, rule: DependencyRule, call: Seen) -> WorkerTrip | None:
-        tool, _, run, step, began, ended, outcome, _, _, reading = call
-        return self._breakers.record(
-            rule,
-            outcome,
-            began_at=began,
-            at=ended,
-            slow=is_slow(ended - began, rule.policy.slow_call_ms),
-            step=None if run is None or step is None else (run.id, step),
-            operation=tool.operation or tool.name,
-            retry_after_s=None if reading is None else reading.retry_after_s,
-        )
-
-
-def _concerns(rule: DependencyRule, call: Seen) -> bool:
-    """An outcome counts for every dependency, unless somebody knows the one at fault; the others then learn nothing."""
-    reading = call[9]
-    if reading is None or reading.at_fault is None or reading.outcome not in FAILURES:
-        return True
-    named = {one.name for one in call[0].dependencies}
-    return reading.at_fault not in named or reading.at_fault == rule.name
-
-
-def _worker_trip(trip: WorkerTrip, call: Seen) -> TripReport:
-    tool, _, run, step, _, ended, *_ = call
-    signal = trip.breach.signal
-    return TripReport(
-        id=new_id(),
-        scope=Scope.WORKER,
-        signal=signal,
-        tool=tool.name,
-        dependency=trip.rule.name,
-        run=None if run is None else run.id,
-        step=step,
-        action=Action.REMOVE_TOOL,
-        delivery=Delivery.ENFORCE if trip.enforced else Delivery.OBSERVE,
-        evidence={signal.value: trip.breach.value},
-        threshold={signal.value: trip.breach.threshold},
-        policy=trip.rule.digest,
-        at=ended,
-    )
-
-
 def _stand(copy: Copy, now: float) -> dict[str, Any]:
     """How one document stands, for people."""
     stale_s = None if copy.stale_since is None else round(now - copy.stale_since, 1)
-    since = (
-        None if stale_s is None else datetime.fromtimestamp(time.time() - stale_s, UTC).isoformat(timespec="seconds")
-    )
+    since = None if stale_s is None else time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - stale_s))
     return {
         "source": copy.source.value,
         "version": None if copy.version is None else list(copy.version),
@@ -476,7 +475,17 @@ def _directory(given: str | Path | bool | None) -> Path | None:
 
 def _host() -> str:
     """The pod's or host's name: stable over restarts."""
-    return os.environ.get("HOSTNAME") or socket.gethostname() or "unknown"
+    if name := os.environ.get("HOSTNAME"):
+        return name
+    import socket
+
+    return socket.gethostname() or "unknown"
+
+
+def _on_event_loop() -> bool:
+    """Is this thread running an event loop, which must not wait for the line?"""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -499,9 +508,21 @@ def _close_at_exit(held: weakref.ref[Client]) -> None:
 
 
 def _finish_with_multiprocessing(client: Client) -> None:
-    """A child of `multiprocessing` leaves without running `atexit`; it runs its own finalizers instead."""
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:
-        from multiprocessing.util import Finalize
+    """A child of `multiprocessing` leaves without running `atexit`, a Celery worker's child without any finalizer.
 
-        Finalize(None, _close_at_exit, args=(weakref.ref(client),), exitpriority=100)
+    The first runs finalizers of its own, the second sends a signal of Celery's. To be closed twice does no harm.
+    """
+    for package in ("multiprocessing", "billiard"):
+        process = sys.modules.get(f"{package}.process")
+        if process is not None and type(process.current_process()).__name__ != "_MainProcess":
+            util = importlib.import_module(f"{package}.util")
+            util.Finalize(None, _close_at_exit, args=(weakref.ref(client),), exitpriority=100)
+    celery = sys.modules.get("celery.signals")
+    if celery is not None:
+        celery.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid="recloser")
+
+
+def _close_all(**_: Any) -> None:
+    for client in list(_clients):
+        with contextlib.suppress(Exception):
+            client.close(AT_EXIT_S)

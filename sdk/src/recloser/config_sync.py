@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +20,7 @@ from recloser.core.circuit import EffectiveState, effective
 from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire, resolve_circuit, resolve_run, to_wire
 from recloser.core.types import Delivery, Mode, SideEffectClass, Signal, State
 from recloser.errors import BadDocument
+from recloser.override import Forced
 
 FORMAT = 1
 _SIGNALS = frozenset(signal.value for signal in Signal)
@@ -147,6 +149,8 @@ class Snapshot:
     offset: float = 0.0
     """Server time minus the monotonic clock."""
     heard: Heard = field(default_factory=Heard)
+    forced: Forced | None = None
+    """What the break-glass file forces; None where it forces nothing."""
 
     def server_now(self, now: float) -> float:
         """The server's clock at a monotonic instant."""
@@ -180,17 +184,35 @@ class Copy:
             self.stale_since = now if self.confirmed_at is None else self.confirmed_at
 
 
+class Pulse:
+    """One mark for all that a decision rests on: replaced, never changed, when any of it is.
+
+    Who keeps the mark it decided under need compare nothing else.
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = object()
+
+    def beat(self) -> None:
+        """Something has changed."""
+        self.now = object()
+
+
 class Documents:
-    """The config and the circuits in use. One thread calls the methods; any thread reads `snapshot`.
+    """The config and the circuits in use. One thread calls the methods, save `force`; any thread reads `snapshot`.
 
     The snapshot is replaced before the copy that carries its tag: a process forked in between asks once too often,
     never too seldom.
     """
 
-    def __init__(self, *, environment: str | None = None) -> None:
+    def __init__(self, *, environment: str | None = None, pulse: Pulse | None = None) -> None:
         self.config = Copy()
         self.circuits = Copy()
         self.snapshot = Snapshot(config=_defaults())
+        self.pulse = pulse or Pulse()
+        self._writing = threading.Lock()
         self._environment = environment
         self._views: dict[str, CircuitView] = {}
         self._entry_versions: dict[str, Version] = {}
@@ -202,7 +224,7 @@ class Documents:
         views = parse_circuits(circuits)[1] if circuits is not None else {}
         self.config = Copy(source, saved["config"], config.version, saved.get("config_etag"), now - age_s)
         self.config.stale_since = now - age_s
-        self.snapshot = _replaced(self.snapshot, config=config)
+        self._replace(config=config)
         if circuits is None:
             return
         self.circuits = Copy(source, circuits, _version(circuits), saved.get("circuits_etag"), now - age_s)
@@ -226,7 +248,7 @@ class Documents:
         if self._behind(self.config, config.version):
             return Taken.OLDER
         changed = (config.version, etag) != (self.config.version, self.config.etag)
-        self.snapshot = _replaced(self.snapshot, config=config)
+        self._replace(config=config)
         self.config = Copy(Source.SERVER, document, config.version, etag, now)
         return Taken.APPLIED if changed else Taken.UNCHANGED
 
@@ -308,7 +330,30 @@ class Documents:
         self._hold_offset(server_now, now)
 
     def _hold_offset(self, server_now: float, now: float) -> None:
-        self.snapshot = _replaced(self.snapshot, offset=server_now - now)
+        self._replace(offset=server_now - now)
+
+    def force(self, forced: Forced | None) -> None:
+        """Take over what the break-glass file says. For any thread."""
+        self._replace(forced=forced)
+
+    def shift(self, by_s: float) -> None:
+        """The process slept for -`by_s` seconds: everything was heard that much earlier."""
+        for copy in (self.config, self.circuits):
+            copy.confirmed_at = None if copy.confirmed_at is None else copy.confirmed_at + by_s
+            copy.stale_since = None if copy.stale_since is None else copy.stale_since + by_s
+        heard = self.snapshot.heard
+        heard.at = None if heard.at is None else heard.at + by_s
+        forced = self.snapshot.forced
+        self._replace(offset=self.snapshot.offset - by_s, forced=forced and forced.shifted(by_s))
+
+    def after_fork(self) -> None:
+        """In a forked child: nobody else is writing."""
+        self._writing = threading.Lock()
+
+    def _replace(self, **changed: Any) -> None:
+        with self._writing:
+            self.snapshot = _replaced(self.snapshot, **changed)
+        self.pulse.beat()
 
     def _merge(self, entries: Mapping[str, CircuitView | None], version: Version) -> None:
         views = dict(self._views)
@@ -324,7 +369,7 @@ class Documents:
         self._views = views
         generations = {**self.snapshot.generations, **{name: view.generation for name, view in views.items()}}
         loud = {name: view for name, view in views.items() if not view.quiet}
-        self.snapshot = _replaced(self.snapshot, circuits=loud, generations=generations)
+        self._replace(circuits=loud, generations=generations)
 
 
 def parse_config(document: Any, environment: str | None = None) -> Config:
@@ -478,7 +523,7 @@ def _maybe(given: Any) -> float | None:
 
 
 def _replaced(snapshot: Snapshot, **changed: Any) -> Snapshot:
-    values = {name: getattr(snapshot, name) for name in ("config", "circuits", "generations", "offset", "heard")}
+    values = {name: getattr(snapshot, name) for name in Snapshot.__slots__}
     return Snapshot(**{**values, **changed})
 
 

@@ -5,13 +5,17 @@ Dictionary look-ups on one snapshot; no I/O, no lock, nothing made when nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from recloser.config_sync import CircuitView, DependencyRule, Snapshot, ToolRule
-from recloser.core.circuit import Circuit, effective_of
-from recloser.core.types import Delivery, Mode, Scope, SideEffectClass, Signal
+from recloser.core.circuit import effective_of
+from recloser.core.types import Delivery, Mode, Outcome, Scope, SideEffectClass, Signal
+from recloser.override import Override
 from recloser.worker import WorkerBreakers
+
+if TYPE_CHECKING:
+    from recloser.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +30,66 @@ class Obstacle:
 
 
 class Tap:
-    """Leave for the short path: a tool under one snapshot, in a run where nothing is counted against it."""
+    """The short way of one tool in one run, good for one `pulse`: nothing stands against its calls, or `answer` does.
 
-    __slots__ = ("open", "rule", "snapshot")
+    It stands for its calls in the queue of finished ones, so that nothing has to be made for each. `plain`: no rule
+    compares the calls, which the built-in policy's `identical_calls` does.
+    """
 
-    def __init__(self, rule: ToolRule, snapshot: Snapshot, open: Mapping[str, Circuit]) -> None:
+    __slots__ = (
+        "answer",
+        "attempts",
+        "flat",
+        "hashes",
+        "live",
+        "name",
+        "outcome",
+        "plain",
+        "pulse",
+        "rule",
+        "run",
+        "snapshot",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        rule: ToolRule,
+        snapshot: Snapshot,
+        pulse: object,
+        run: Run,
+        *,
+        hashes: bool = False,
+        answer: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
         self.rule = rule
         self.snapshot = snapshot
-        self.open = open
+        self.pulse = pulse
+        self.run = run
+        self.hashes = hashes
+        self.answer = answer
+        self.flat = not rule.policy.ignored_args and not rule.policy.casefold_args
+        self.plain = not hashes and answer is None
+        self.outcome = Outcome.OK if answer is None else Outcome.REJECTED
+        self.attempts = 1 if answer is None else 0
+        self.live = True
 
 
 def obstacle(
     rule: ToolRule, snapshot: Snapshot, breakers: WorkerBreakers, began_at: float, now: float
 ) -> Obstacle | None:
     """What stops a call of a run that began then. A tool can be called when all its dependencies can."""
-    if not snapshot.circuits and not breakers.open:
+    if not snapshot.circuits and not breakers.open and snapshot.forced is None:
         return None
+    if (held := forced(rule, None, snapshot, now)) is not None:
+        return _held(held, rule.dependencies[0], now)
     test: Obstacle | None = None
     for dependency in rule.dependencies:
+        if (held := forced(rule, dependency, snapshot, now)) is not None:
+            if found := _held(held, dependency, now):
+                return found
+            continue
         view = snapshot.circuits.get(dependency.name)
         if view is not None:
             if found := _fleet(dependency, view, rule, snapshot, now):
@@ -55,6 +101,29 @@ def obstacle(
                 return found
             test = test or found
     return test
+
+
+def forced(rule: ToolRule, dependency: DependencyRule | None, snapshot: Snapshot, now: float) -> Override | None:
+    """What the break-glass file says of a tool, or of one dependency behind it, while it has not expired."""
+    if snapshot.forced is None:
+        return None
+    if dependency is None:
+        held = snapshot.forced.tools.get(rule.name)
+    else:
+        held = snapshot.forced.dependencies.get(dependency.name)
+    return held if held is not None and now < held.until else None
+
+
+def untouched(rule: ToolRule, snapshot: Snapshot, now: float) -> bool:
+    """Does the break-glass file leave this tool and all that is behind it alone?"""
+    return snapshot.forced is None or all(
+        forced(rule, one, snapshot, now) is None for one in (None, *rule.dependencies)
+    )
+
+
+def _held(held: Override, dependency: DependencyRule, now: float) -> Obstacle | None:
+    """Forced open stops the call; forced closed lets it through whatever the circuits say."""
+    return Obstacle(dependency, Scope.WORKER, None, held.until - now) if held.mode is Mode.FORCED_OPEN else None
 
 
 def _fleet(

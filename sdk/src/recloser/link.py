@@ -13,22 +13,27 @@ import logging
 import math
 import random
 import select
-import socket
 import sys
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from recloser.cache import DocumentCache
 from recloser.config_sync import Copy, Documents, Taken
 from recloser.errors import BadDocument, Refused, Unreachable
 from recloser.outbox import Outbox
-from recloser.transport import STREAM_SILENCE_S, Answer, Stream, Transport, decode, encode
+from recloser.transport import STREAM_SILENCE_S, Answer, Stream, Transport, decode
+from recloser.wire import fitted
+
+if TYPE_CHECKING:
+    import socket
 
 log = logging.getLogger("recloser")
 
+IDLE_S = 20.0
+"""A connection that was idle for so long may be dead without a word; a client without a thread does not bet on it."""
 GATHER_S = 0.02
 """A failure waits this long for its neighbours; the protocol allows 50 ms."""
 HEARTBEAT_S = 60.0
@@ -50,6 +55,8 @@ class Pace:
     stream_cap_s: float = 45.0
     silence_s: float = STREAM_SILENCE_S
     save_circuits_s: float = 30.0
+    held_back_s: float = 10.0
+    """An event that is older than this when it arrives was held back on the way: the stream is not live."""
 
 
 class Desk(Protocol):
@@ -60,6 +67,10 @@ class Desk(Protocol):
 
     def about(self) -> dict[str, Any]:
         """What every batch says of this process."""
+        ...
+
+    def wake_up(self) -> bool:
+        """Look whether the process slept, and at the override file; True after a sleep."""
         ...
 
 
@@ -134,14 +145,18 @@ class Link:
         self._stream_live = False
         self._stream_told = False
         self._compress = True
+        self._told_dropped = False
         self._settled = threading.Condition()
         self._settled_at = -math.inf
         self._stopping = False
         self._woken = False
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
+        self._reader: socket.socket | None = None
+        self._writer: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._errand = threading.Lock()
+        self._used_at = -math.inf
+        self._timed = False
+        self.last_batch_at: float | None = None
 
     @property
     def feed(self) -> str:
@@ -155,6 +170,11 @@ class Link:
 
     def start(self) -> None:
         """Start the thread; a process that may not start one any more works on what it has."""
+        import socket
+
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="recloser", daemon=True)
         try:
             self._thread.start()
@@ -164,7 +184,7 @@ class Link:
 
     def wake(self) -> None:
         """Let the thread look at its timers now."""
-        if not self._woken:
+        if not self._woken and self._writer is not None:
             self._woken = True
             with contextlib.suppress(OSError):
                 self._writer.send(b"!")
@@ -185,20 +205,75 @@ class Link:
         with self._settled:
             return self._settled.wait_for(lambda: self._settled_at >= asked, timeout_s)
 
+    def errand(self, timeout_s: float, *, insist: bool, documents: bool = True, batches: bool = True) -> bool:
+        """Without the thread: fetch the documents that are due and send what waits, within so many seconds.
+
+        After a failure it leaves the line alone for a while, as the thread would, unless it is told to `insist`; then
+        it tries until the time is over. True when everything known is acknowledged. One errand at a time.
+        """
+        asked = time.monotonic()
+        end = asked + timeout_s
+        if not self._errand.acquire(timeout=timeout_s):
+            return False
+        try:
+            if self._desk.wake_up() or asked - self._used_at > IDLE_S:
+                self._transport.close()
+            if insist:
+                self._closed_until = self._batch_not_before = 0.0
+            for poll in (self._config, self._circuits) if documents else ():
+                if self._open_until(end) and time.monotonic() >= poll.due_at:
+                    self._fetch(poll)
+            while batches and self._settled_at < asked and self._open_until(end, insist):
+                if time.monotonic() < self._batch_not_before:
+                    if not insist:
+                        break
+                    time.sleep(max(0.0, min(self._batch_not_before, end) - time.monotonic()))
+                    continue
+                self._send()
+            self._save()
+            return self._settled_at >= asked
+        finally:
+            self._used_at = time.monotonic()
+            self._errand.release()
+
+    def _open_until(self, end: float, insist: bool = False) -> bool:
+        """Is there time left on a line that is not closed? Gives what is left to the next request."""
+        now = time.monotonic()
+        if insist and now < self._closed_until < end:
+            time.sleep(self._closed_until - now)
+            now = time.monotonic()
+        if now >= end or now < self._closed_until:
+            return False
+        self._transport.within(end - now)
+        return True
+
+    def due_since(self, config_at: float | None, circuits_at: float | None) -> None:
+        """Documents of an earlier life that are young enough need not be asked for at once."""
+        if config_at is not None:
+            self._config.due_at = config_at + self._pace.poll_config_s
+        if circuits_at is not None:
+            self._circuits.due_at = circuits_at + self._pace.poll_circuits_s
+
     def stop(self, timeout_s: float) -> None:
         """End the thread; what it holds open is closed by itself."""
         self._stopping = True
         self.wake()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
+        elif self._thread is None:
+            self._transport.close()
 
     def abandon(self) -> None:
         """In a forked child: give up the parent's sockets without a word to their other ends."""
         if self._stream is not None:
             self._stream.abandon()
         self._transport.abandon()
-        self._reader.close()
-        self._writer.close()
+        self._close_pair()
+
+    def _close_pair(self) -> None:
+        for end in (self._reader, self._writer):
+            if end is not None:
+                end.close()
 
     # The loop
 
@@ -212,10 +287,13 @@ class Link:
                 time.sleep(1.0)
         self._close_stream()
         self._transport.close()
-        self._reader.close()
-        self._writer.close()
+        self._close_pair()
 
     def _turn(self) -> None:
+        if self._desk.wake_up():
+            self._transport.close()
+            if self._stream is not None:
+                self._lose_stream("the process slept")
         now = time.monotonic()
         self._tidy(now)
         if now >= self._batch_due():
@@ -231,6 +309,7 @@ class Link:
 
     def _wait(self) -> None:
         """Sleep until the next timer, a wake-up or something on the stream."""
+        assert self._reader is not None
         now = time.monotonic()
         polls = max(min(self._config.due_at, self._circuits.due_at), self._closed_until)
         if self._stream is None:
@@ -255,6 +334,11 @@ class Link:
                 if self._outbox.in_flight is not None:
                     self._outbox.cut(now, self._documents.snapshot.config.circuit_policy.window_s)
         if now >= self._save_at:
+            self._save()
+
+    def _save(self) -> None:
+        """Keep the documents on disk, where there is anything new."""
+        if self._save_at < math.inf:
             self._save_at = math.inf
             documents = self._documents.saved()
             if documents is not None:
@@ -273,7 +357,8 @@ class Link:
                 return self._is_settled(now)
             sealed_at = now if batch.fresh else batch.sealed_at
             batch.fresh, batch.sealed_at = False, sealed_at
-            body = self._encodable({**self._desk.about(), **batch.to_wire(now)})
+            raw = {**self._desk.about(), **batch.to_wire(now)}
+        body = fitted(raw)
         self._beat_at = now + HEARTBEAT_S
         try:
             answer = self._transport.post(BATCH_PATH, body, compress=self._compress)
@@ -288,6 +373,7 @@ class Link:
         if not acknowledged:
             return self._restart("the control plane does not know this session's numbers")
         self._storage.reset()
+        self.last_batch_at = time.monotonic()
         with self._lock:
             self._outbox.acknowledge(int(told["ack"]))
             more = self._outbox.full
@@ -296,15 +382,6 @@ class Link:
         else:
             self._is_settled(sealed_at)
         self._told(told)
-
-    def _encodable(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body as it can be written; an entry that cannot be is left out, so that it blocks no other."""
-        try:
-            encode(body)
-        except (ValueError, TypeError, RecursionError):
-            for name in ("observations", "trips", "runs"):
-                body[name] = [entry for entry in body[name] if _writes(entry)]
-        return body
 
     def _told(self, told: dict[str, Any]) -> None:
         """Use what the answer to a batch says beside the acknowledgement; nothing of it is required."""
@@ -350,7 +427,11 @@ class Link:
                 case 422:
                     again = self._outbox.drop(refused.field)
                 case 400 | 415 if self._compress:
-                    self._compress, again = False, True
+                    self._compress, self._urgent_at = False, time.monotonic()
+                    return
+                case 400 if self._halved(refused):
+                    self._batch_not_before = time.monotonic() + self._storage.next()
+                    return
         self._say(str(refused))
         now = time.monotonic()
         if again:
@@ -361,6 +442,16 @@ class Link:
             self._batch_not_before = now + (refused.retry_after_s or 0.0) + self._storage.next()
         else:
             self._batch_not_before = now + SLOWED_S
+
+    def _halved(self, refused: Refused) -> bool:
+        """After a 400: look for the one entry that cannot be read, drop it, and say so once. The rest is not lost."""
+        before = self._outbox.dropped
+        if not self._outbox.split():
+            return False
+        if self._outbox.dropped > before and not self._told_dropped:
+            self._told_dropped = True
+            log.warning("recloser: an entry that the control plane cannot read was dropped (%s)", refused)
+        return True
 
     def _restart(self, why: str) -> None:
         self._say(why)
@@ -403,6 +494,7 @@ class Link:
         else:
             if self._documents.take_circuits(decode(answer.body), etag=answer.etag, now=now) is Taken.APPLIED:
                 self._save_circuits(now)
+            self._timed = True
             self._stream_told = self._stream_live
         self._answered()
 
@@ -479,6 +571,8 @@ class Link:
         now = time.monotonic()
         try:
             told: Any = decode(data.encode()) if data else None
+            if event in ("circuits", "delta") and self._held_back(told, now):
+                return self._lose_stream("something on the way holds the stream back")
             match event:
                 case "circuits":
                     self._documents.take_circuits(told, etag=None, now=now)
@@ -502,6 +596,16 @@ class Link:
         except (BadDocument, ValueError, TypeError, AttributeError, RecursionError) as problem:
             self._say(f"the stream said what cannot be used: {problem}"[:300])
             self._behind(now)
+
+    def _held_back(self, told: Any, now: float) -> bool:
+        """Is it old news? Only an answer to a request tells the server's time well enough to know."""
+        made_at = told.get("now") if isinstance(told, dict) else None
+        if not self._timed or isinstance(made_at, bool) or not isinstance(made_at, int | float):
+            return False
+        held = self._documents.circuits.version
+        if held is None or told.get("epoch") != held[0]:
+            return False
+        return self._documents.snapshot.server_now(now) - made_at > self._pace.held_back_s
 
     def _behind(self, now: float) -> None:
         """Something was missed: ask for the whole, with jitter, and do not call what is held current meanwhile."""
@@ -550,14 +654,6 @@ def _readable(reader: socket.socket, stream: Stream | None, timeout_s: float) ->
         poll.register(one, select.POLLIN | select.POLLHUP | select.POLLERR)
     ready = {handle for handle, _ in poll.poll(math.ceil(timeout_s * 1000))}
     return [one for one in watched if one.fileno() in ready]
-
-
-def _writes(entry: Any) -> bool:
-    try:
-        encode(entry)
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return True
 
 
 def _upto(seconds: float) -> float:

@@ -6,7 +6,6 @@ retry.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +13,12 @@ from typing import Any
 from recloser.core.policy import RunPolicy
 from recloser.core.run import RunDecision
 from recloser.core.types import Action, DegradedBehaviour, Outcome, Signal
-from recloser.outbox import clean
+from recloser.core.wording import inviting
+from recloser.wire import clean
 
 LONGEST = 400
 LONGEST_NAME = 64
 LONGEST_DETAIL = 500
-
-_INVITES = re.compile(
-    r"\b(try(?:ing)?\b[^.]{0,20}\bagain|re-?try(?:ing)?|re-?attempt|temporar(?:y|ily)|moment(?:ary|arily)?|for now|"
-    r"later|shortly|soon|once more|call(?:ing)? (?:it )?again|back (?:up|online))\b",
-    re.IGNORECASE,
-)
 
 _CAUSES: Mapping[Signal | None, str] = {
     None: "taken out of service by an operator",
@@ -58,12 +52,6 @@ class Loss:
     policy: RunPolicy
     instead: str | None = None
     """The fallback, only where it can itself be called."""
-
-
-def inviting(text: str) -> str | None:
-    """The words of a text that would lead a model to call again; None if there are none."""
-    found = _INVITES.search(text)
-    return found[0] if found else None
 
 
 def notice(losses: Iterable[Loss], *, ended: RunDecision | None = None) -> str | None:

@@ -8,25 +8,28 @@ All instants are of a monotonic clock; ages are made when a body is.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import re
-import uuid
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 from recloser.core.types import FAILURES, SUCCESSES, Outcome
+from recloser.core.window import Steps
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000)
 MAX_OBSERVATIONS = 500
 MAX_TRIPS = 200
 MAX_RUNS = 200
 MAX_SAMPLES = 5
-MAX_NAME = 200
-MAX_ERROR = 64
 MAX_KEYS = 1000
 MAX_HELD_TRIPS = 5000
 MAX_HELD_RUNS = 2000
 MAX_HELD_STEP_LINES = 50_000
+_OK = Outcome.OK
+_MARKS = (0xF << 76) | (0b11 << 62)
+_VERSION_4 = (0x4 << 76) | (0b10 << 62)
 OTHER = "(other)"
 """Stands for every tool beyond `MAX_KEYS`, so that names without end cannot fill the memory."""
 
@@ -64,16 +67,22 @@ class RunEntry(Entry, Protocol):
         """The same without it."""
         ...
 
+    def without(self, part: str) -> RunEntry | None:
+        """The same without a list that was refused; None where there is nothing to leave out."""
+        ...
+
 
 class Slice:
     """What one (tool, dependency, generation) saw in one slice of time."""
 
     __slots__ = (
-        "attempts", "began", "counts", "dependency", "ended", "generation", "hist", "last_step", "max_ms", "operation",
-        "retry_after_s", "samples", "slow", "slow_failures", "streak", "sum_ms", "tool",
+        "attempts", "began", "counts", "dependency", "ended", "generation", "hist", "max_ms", "operation",
+        "retry_after_s", "samples", "slow", "slow_failures", "steps", "streak", "sum_ms", "tool",
     )  # fmt: skip
 
-    def __init__(self, tool: str, dependency: str, generation: int, operation: str | None, began: float) -> None:
+    def __init__(
+        self, tool: str, dependency: str, generation: int, operation: str | None, began: float, steps: Steps
+    ) -> None:
         self.tool = tool
         self.dependency = dependency
         self.generation = generation
@@ -88,7 +97,7 @@ class Slice:
         self.max_ms = 0.0
         self.hist = [0] * (len(BOUNDS_MS) + 1)
         self.streak = 0
-        self.last_step: object = None
+        self.steps = steps
         self.retry_after_s: float | None = None
         self.samples: list[tuple[Outcome, str | None, int | None, str | None, int | None, float]] = []
 
@@ -106,7 +115,7 @@ class Slice:
         run: str | None = None,
         step: int | None = None,
     ) -> None:
-        """Count one finished call that was known `at`. The parallel failures of one step extend the streak once."""
+        """Count one finished call that was known `at`. Of one step's failures only the first extends the streak."""
         self.began, self.ended = min(self.began, at), max(self.ended, at)
         self.counts[outcome] = self.counts.get(outcome, 0) + 1
         if outcome is Outcome.REJECTED:
@@ -119,32 +128,41 @@ class Slice:
         self.slow += slow
         if outcome in FAILURES:
             self.slow_failures += slow
-            if run is None or (run, step) != self.last_step:
-                self.streak += 1
-            self.last_step = (run, step)
+            self.streak += self.steps.first(None if run is None or step is None else (run, step))
         elif outcome in SUCCESSES:
-            self.streak, self.last_step = 0, None
+            self._succeeded()
         if retry_after_s is not None:
             self.retry_after_s = max(self.retry_after_s or 0.0, retry_after_s)
         if outcome not in SUCCESSES and len(self.samples) < MAX_SAMPLES:
             self.samples.append((outcome, error, status, run, step, at))
 
-    def add_ok(self, at: float, seconds: float, slow_s: float) -> None:
-        """Count one call that went well: what `add` does, for the one case that is nearly all of them."""
-        if at > self.ended:
-            self.ended = at
-        counts = self.counts
-        counts[Outcome.OK] = counts.get(Outcome.OK, 0) + 1
-        self.attempts += 1
-        milliseconds = seconds * 1000.0
-        self.sum_ms += milliseconds
-        if milliseconds > self.max_ms:
-            self.max_ms = milliseconds
-        self.hist[bisect_left(BOUNDS_MS, milliseconds)] += 1
-        if seconds > slow_s:
-            self.slow += 1
-        if self.streak:
-            self.streak, self.last_step = 0, None
+    def add_good(
+        self, calls: int, at: float, seconds: float, longest_s: float, slow: int, hist: Iterable[tuple[int, int]]
+    ) -> None:
+        """Count calls that all went well, the last of them known `at`: what `add` does, for many in one stroke."""
+        self.ended = max(self.ended, at)
+        self.counts[_OK] = self.counts.get(_OK, 0) + calls
+        self.attempts += calls
+        self.sum_ms += seconds * 1000.0
+        self.max_ms = max(self.max_ms, longest_s * 1000.0)
+        self.slow += slow
+        for bucket, count in hist:
+            self.hist[bucket] += count
+        self._succeeded()
+
+    def add_rejected(self, calls: int, at: float) -> None:
+        """Count calls that were answered without being made; they are no evidence."""
+        self.ended = max(self.ended, at)
+        self.counts[Outcome.REJECTED] = self.counts.get(Outcome.REJECTED, 0) + calls
+
+    def _succeeded(self) -> None:
+        self.streak = 0
+        self.steps.clear()
+
+    def shift(self, by_s: float) -> None:
+        """All of it happened that much later, or earlier by a negative number."""
+        self.began, self.ended = self.began + by_s, self.ended + by_s
+        self.samples = [(*sample[:5], sample[5] + by_s) for sample in self.samples]
 
     def merge(self, later: Slice) -> None:
         """Take over what a later slice of the same key saw."""
@@ -159,18 +177,22 @@ class Slice:
         self.max_ms = max(self.max_ms, later.max_ms)
         self.hist = [a + b for a, b in zip(self.hist, later.hist, strict=True)]
         self.streak = later.streak if broken else self.streak + later.streak
-        self.last_step = later.last_step
         if later.retry_after_s is not None:
             self.retry_after_s = max(self.retry_after_s or 0.0, later.retry_after_s)
         self.samples = (self.samples + later.samples)[:MAX_SAMPLES]
 
+    def without_samples(self) -> Slice:
+        """The counts alone."""
+        self.samples = []
+        return self
+
     def to_wire(self, now: float) -> dict[str, Any]:
         """As one entry of a batch's `observations`."""
         return {
-            "tool": clean(self.tool),
-            "dependency": clean(self.dependency),
+            "tool": self.tool,
+            "dependency": self.dependency,
             "generation": self.generation,
-            "operation": clean(self.operation or self.tool),
+            "operation": self.operation or self.tool,
             "age_s": age(self.ended, now),
             "span_s": round(self.ended - self.began, 3),
             "counts": {outcome.value: n for outcome, n in self.counts.items()},
@@ -183,7 +205,7 @@ class Slice:
             "samples": [
                 {
                     "outcome": outcome.value,
-                    "error": None if error is None else clean(error, MAX_ERROR),
+                    "error": error,
                     "status": status,
                     "run": run,
                     "step": step,
@@ -198,18 +220,25 @@ class Batch:
     """One numbered batch. Its content never changes once it may have been received."""
 
     def __init__(
-        self, seq: int, observations: list[Slice], trips: list[Entry], runs: list[RunEntry], session: str
+        self,
+        seq: int,
+        observations: list[Slice],
+        trips: list[Entry],
+        runs: list[RunEntry],
+        session: str,
+        overrides: list[Entry] | None = None,
     ) -> None:
         self.seq = seq
         self.session = session
         self.observations = observations
         self.trips = trips
         self.runs = runs
+        self.overrides = overrides or []
         self.fresh = True
         self.sealed_at = 0.0
 
     def __len__(self) -> int:
-        return len(self.observations) + len(self.trips) + len(self.runs)
+        return len(self.observations) + len(self.trips) + len(self.runs) + len(self.overrides)
 
     def to_wire(self, now: float) -> dict[str, Any]:
         """The body's numbered part, ages as of `now`."""
@@ -219,7 +248,17 @@ class Batch:
             "observations": [part.to_wire(now) for part in self.observations],
             "trips": [trip.to_wire(now) for trip in self.trips],
             "runs": [run.to_wire(now) for run in self.runs],
+            **({"overrides": [one.to_wire(now) for one in self.overrides]} if self.overrides else {}),
         }
+
+    def shift(self, by_s: float) -> None:
+        """The process slept: what is in it is older than it was made."""
+        self.sealed_at += by_s
+        for part in self.observations:
+            part.shift(by_s)
+        self.trips = [_shifted(trip, by_s) for trip in self.trips]
+        self.runs = [_shifted(run, by_s) for run in self.runs]
+        self.overrides = [_shifted(one, by_s) for one in self.overrides]
 
 
 class Outbox:
@@ -231,8 +270,10 @@ class Outbox:
         self._seq = 0
         self._open: dict[Key, Slice] = {}
         self._held: dict[Key, list[Slice]] = {}
+        self._steps: dict[tuple[str, int], Steps] = {}
         self._trips: dict[str, Entry] = {}
         self._runs: dict[str, RunEntry] = {}
+        self._overrides: dict[str, Entry] = {}
         self._ready: list[Batch] = []
 
     def slice_of(self, tool: str, dependency: str, generation: int, operation: str | None, at: float) -> Slice:
@@ -243,8 +284,19 @@ class Outbox:
             if len(self._open) >= MAX_KEYS or (key not in self._held and len(self._held) >= MAX_KEYS):
                 tool = dependency = OTHER
                 key = (tool, dependency, generation := 0)
-            found = self._open.get(key) or Slice(tool, dependency, generation, operation, at)
+            steps = self._steps_of(dependency, generation)
+            found = self._open.get(key) or Slice(tool, dependency, generation, operation, at, steps)
             self._open[key] = found
+        return found
+
+    def _steps_of(self, dependency: str, generation: int) -> Steps:
+        """What the present streak of a dependency has counted, in this slice, in those before it, by all its tools."""
+        key = (dependency, generation)
+        found = self._steps.get(key)
+        if found is None:
+            if len(self._steps) >= MAX_KEYS:
+                del self._steps[next(iter(self._steps))]
+            found = self._steps[key] = Steps()
         return found
 
     def add_trip(self, trip: Entry) -> None:
@@ -253,6 +305,21 @@ class Outbox:
             self._trips.pop(next(iter(self._trips)))
             self.dropped += 1
         self._trips[trip.id] = trip
+
+    def add_override(self, override: Entry) -> None:
+        """Keep an operator's local override until it is acknowledged."""
+        if len(self._overrides) < MAX_TRIPS:
+            self._overrides[override.id] = override
+
+    def shift(self, by_s: float) -> None:
+        """The process slept for -`by_s` seconds: everything that waits is that much older."""
+        for part in (*self._open.values(), *(part for parts in self._held.values() for part in parts)):
+            part.shift(by_s)
+        for batch in self._ready:
+            batch.shift(by_s)
+        self._trips = {key: _shifted(entry, by_s) for key, entry in self._trips.items()}
+        self._runs = {key: _shifted(entry, by_s) for key, entry in self._runs.items()}
+        self._overrides = {key: _shifted(entry, by_s) for key, entry in self._overrides.items()}
 
     def add_run(self, run: RunEntry) -> None:
         """Keep a run's latest report; step logs go first when there are too many."""
@@ -284,7 +351,8 @@ class Outbox:
     def waiting(self) -> int:
         """How many entries are not acknowledged yet."""
         held = sum(len(parts) for parts in self._held.values())
-        return sum(map(len, self._ready)) + len(self._open) + held + len(self._trips) + len(self._runs)
+        kept = len(self._trips) + len(self._runs) + len(self._overrides)
+        return sum(map(len, self._ready)) + len(self._open) + held + kept
 
     def holds(self, dependencies: Iterable[str]) -> bool:
         """Is there anything unsent about one of these?"""
@@ -294,7 +362,7 @@ class Outbox:
     @property
     def full(self) -> bool:
         """More waits than the last batch could hold."""
-        return bool(self._ready or self._held or self._trips or self._runs)
+        return bool(self._ready or self._held or self._trips or self._runs or self._overrides)
 
     def seal(self, *, beat: bool = False) -> Batch | None:
         """The batch to send now: the one in flight, else a new one from all that waits.
@@ -305,9 +373,10 @@ class Outbox:
         if not self._ready:
             observations = self._take_slices()
             trips, runs = _take(self._trips, MAX_TRIPS), _take(self._runs, MAX_RUNS)
-            if observations or trips or runs or beat:
+            overrides = _take(self._overrides, MAX_TRIPS)
+            if observations or trips or runs or overrides or beat:
                 self._seq += 1
-                self._ready.append(Batch(self._seq, observations, trips, runs, self.session))
+                self._ready.append(Batch(self._seq, observations, trips, runs, self.session, overrides))
         return self.in_flight
 
     def acknowledge(self, ack: int) -> None:
@@ -316,31 +385,40 @@ class Outbox:
             self._ready.pop(0)
 
     def drop(self, field: str | None) -> bool:
-        """After a 422: remove the entry that the field names (of a run its step log first); False if it names none."""
-        found = re.match(r"(observations|trips|runs)\[(\d+)\]", field or "")
+        """After a 422: remove what the field names; False if it names nothing here.
+
+        That is the part where one is named that can be missed (a run's lists, an observation's samples), else the
+        entry.
+        """
+        found = re.match(r"(observations|trips|runs|overrides)\[(\d+)\](?:\.(\w+))?", field or "")
         batch = self.in_flight
-        if found is None or batch is None or field is None:
+        if found is None or batch is None:
             return False
         entries: list[Any] = getattr(batch, found[1])
         at = int(found[2])
         if at >= len(entries):
             return False
-        if found[1] == "runs" and ".step_log" in field and entries[at].step_lines:
-            entries[at] = entries[at].without_step_log()
+        if (smaller := _without(entries[at], found[3])) is not None:
+            entries[at] = smaller
             return True
         del entries[at]
         self.dropped += 1
         return True
 
     def split(self) -> bool:
-        """After a 413: two batches of half the entries; of a single entry the step log goes, then the entry."""
+        """After a 413 or a 400: two batches of half the entries; of a single one the step log goes, then the entry.
+
+        False where there is nothing to split.
+        """
         batch = self.in_flight
-        if batch is None:
+        if not batch:
             return False
         if len(batch) < 2:
             return self._shrink(batch)
         first, second = (Batch(batch.seq + n, [], [], [], batch.session) for n in (0, 1))
-        for name in ("observations", "trips", "runs"):
+        for part in (first, second):  # what is in them was known when the whole was sealed, and not when they are sent
+            part.fresh, part.sealed_at = batch.fresh, batch.sealed_at
+        for name in ("observations", "trips", "runs", "overrides"):
             entries = getattr(batch, name)
             half = len(entries) // 2 if len(entries) > 1 else len(entries) * (name == "observations")
             getattr(first, name).extend(entries[:half])
@@ -363,7 +441,7 @@ class Outbox:
             batch.runs[0] = batch.runs[0].without_step_log()
         else:
             self.dropped += len(batch)
-            batch.observations, batch.trips, batch.runs = [], [], []
+            batch.observations, batch.trips, batch.runs, batch.overrides = [], [], [], []
         return True
 
     def _take_slices(self) -> list[Slice]:
@@ -384,8 +462,9 @@ class Outbox:
 
 
 def new_id() -> str:
-    """A new unique id."""
-    return str(uuid.uuid4())
+    """A new unique id: a random UUID, without the weight of the module that makes them."""
+    text = f"{int.from_bytes(os.urandom(16)) & ~_MARKS | _VERSION_4:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def age(at: float, now: float) -> float:
@@ -399,10 +478,19 @@ def trimmed(hist: list[int]) -> list[int]:
     return hist[: last + 1]
 
 
-def clean(name: str, limit: int = MAX_NAME) -> str:
-    """A name as the wire takes it: printable, UTF-8, of limited length."""
-    name = name[:limit].encode("utf-8", "replace").decode("utf-8")
-    return name if name.isprintable() else "".join(c if c.isprintable() else " " for c in name)
+def _without(entry: Any, part: str | None) -> Any:
+    """The same entry without the part that was refused; None where only the whole can go."""
+    if isinstance(entry, Slice):
+        return entry.without_samples() if part == "samples" and entry.samples else None
+    without = getattr(entry, "without", None)
+    return None if without is None or part is None else without(part)
+
+
+def _shifted(entry: Kept, by_s: float) -> Kept:
+    """A trip's, a run's or an override's report, with its instants moved."""
+    named = [name for name in ("at", "started_at", "ended_at", "until") if getattr(entry, name, None) is not None]
+    moved: Kept = dataclasses.replace(entry, **{name: getattr(entry, name) + by_s for name in named})  # type: ignore[type-var]
+    return moved
 
 
 def _take(held: dict[str, Kept], limit: int) -> list[Kept]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recloser.core.types import Action, Delivery, Scope, Signal
-from recloser.outbox import age, clean
+from recloser.outbox import age
 
 MAX_STEP_LINES = 500
-MAX_TOOLS = 200
+_PARTS = frozenset({"step_log", "missing", "tools"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class TripReport:
             "id": self.id,
             "scope": self.scope.value,
             "signal": self.signal.value,
-            "tool": None if self.tool is None else clean(self.tool),
-            "dependency": None if self.dependency is None else clean(self.dependency),
+            "tool": self.tool,
+            "dependency": self.dependency,
             "run": self.run,
             "step": self.step,
             "action": None if self.action is None else self.action.value,
@@ -85,13 +85,20 @@ class RunReport:
         """The same without its longest part."""
         return dataclasses.replace(self, step_log=())
 
+    def without(self, part: str) -> RunReport | None:
+        """The same without a list that was refused; None where there is nothing to leave out."""
+        if part not in _PARTS or not getattr(self, part):
+            return None
+        changes: dict[str, Any] = {part: ()}
+        return dataclasses.replace(self, **changes)
+
     def to_wire(self, now: float) -> dict[str, Any]:
         """As one entry of a batch's `runs`."""
         return {
             "id": self.id,
             "revision": self.revision,
             "parent": self.parent,
-            "task_kind": None if self.task_kind is None else clean(self.task_kind),
+            "task_kind": self.task_kind,
             "status": self.status,
             "started_age_s": age(self.started_at, now),
             "ended_age_s": None if self.ended_at is None else age(self.ended_at, now),
@@ -100,8 +107,8 @@ class RunReport:
             "degraded": self.degraded,
             "disclosed": self.disclosed,
             "end_cause": self.end_cause,
-            "tools": [clean(name) for name in self.tools[:MAX_TOOLS]],
-            "missing": [{**entry, "tool": clean(entry["tool"])} for entry in self.missing],
+            "tools": list(self.tools),
+            "missing": [dict(entry) for entry in self.missing],
             "disclosure": self.disclosure,
             "tool_seconds": round(self.tool_seconds, 3),
             "model_seconds": round(self.model_seconds, 3),

@@ -1,16 +1,17 @@
 """What an agent holds: one task execution, its tools, its budget, and at its end what it had to do without.
 
-The short way through `call` touches no lock and makes nothing but the line it leaves. Everything else goes through
-`_Ticket`s:
-asked for before a call, handed back after it, so that loops which dispatch by themselves are served by the same rules.
+The short way through `call` and `acall` is a `Tap`. Where no rule compares a tool's calls it makes nothing but the line
+it leaves, and holds no lock. Under the built-in policy calls are compared (`identical_calls`): then it makes a key of
+the arguments and one of the result too, and holds the run's own lock while each is looked up.
+
+Everything else goes through `_Ticket`s: asked for before a call, handed back after it, so that loops which dispatch by
+themselves are served by the same rules. No lock is held during a call.
 Lock order: the client's, then the run's; whoever holds a run's lock never asks for the client's.
 """
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
-import json
 import logging
 import math
 import os
@@ -18,20 +19,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
+from time import monotonic
+from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from recloser import classify, notices
+from recloser import calls, classify, notices
+from recloser.calls import CO_COROUTINE, CallTimeout
 from recloser.classify import FLAT, Classifier, Reading
-from recloser.config_sync import Snapshot, ToolRule
+from recloser.config_sync import Config, Snapshot, ToolRule
 from recloser.core.budget import Reservation, Spend
 from recloser.core.degrade import Degradation, degradation, disclosed, disclosure
-from recloser.core.fingerprint import fingerprint, result_fingerprint
+from recloser.core.fingerprint import call_key, result_key, short_key, told
+from recloser.core.policy import RunPolicy
 from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
 from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope
-from recloser.guard import Obstacle, Tap, needs_hashes, obstacle
+from recloser.count import Line
+from recloser.guard import Obstacle, Tap, needs_hashes, obstacle, untouched
 from recloser.outbox import new_id
 from recloser.report import MAX_STEP_LINES, RunReport, TripReport
+from recloser.wire import text_of
 
 if TYPE_CHECKING:
     from recloser.client import Client
@@ -39,22 +45,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("recloser")
 
 OK = Outcome.OK
-FOLD_AT = 4096
-"""So many finished calls may wait to be counted before a caller counts them itself."""
+FOLD_AT = 400
+"""So many finished calls may wait to be counted before a caller counts them itself: few enough that the garbage
+collector never looks at them, enough that counting them costs little each."""
 REPORT_EVERY_S = 10.0
+MOST_TICKETS = 10_000
+MOST_CHILDREN = 200
+MAX_MISSING = 200
+MOST_SPENT = 10**15
+"""More than any run uses of anything: what the wire takes."""
 KEPT_SHARE = 20
 """One healthy run in so many keeps its step log."""
 
-Seen = tuple[
-    ToolRule, Snapshot, "Run | None", int | None, float, float, Outcome, str | None, str | None, Reading | None
-]
-"""One finished call: rule, snapshot, run, step, began, ended, outcome, hash of arguments, of result, its reading."""
-
-StepLine = tuple[int | None, str, str | None, str | None, Outcome, int, float]
-
-
-class CallTimeout(TimeoutError):
-    """A call passed its own time limit; whatever it brings later changes nothing."""
+__all__ = ["CallTimeout", "Run", "RunResult", "name_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class _Ticket:
 class Run:
     """One task execution. Made by `Client.run`; safe to use from several threads."""
 
+    __slots__ = ("__dict__", "__weakref__", "_pulse", "_seen", "_step", "_taps")  # what a call reads is near
+
     def __init__(
         self,
         client: Client,
@@ -109,7 +114,8 @@ class Run:
     ) -> None:
         self.id = id
         self.task_kind = task_kind
-        self.parent_id = parent.id if isinstance(parent, Run) else parent
+        self._parent = parent if isinstance(parent, Run) else None
+        self.parent_id = parent.id if isinstance(parent, Run) else None if parent is None else text_of(parent)
         self.raise_errors = raise_errors
         self.began_at = time.monotonic()
         self.root_began_at: float = parent.root_began_at if isinstance(parent, Run) else self.began_at
@@ -117,26 +123,24 @@ class Run:
         self._life = client.life
         self._documents = client.documents
         self._breakers = client.breakers
+        self._pulse = client.pulse
         self._seen = client.seen
         self._lock = threading.Lock()
         self._salt = os.urandom(16)
         self._config = client.documents.snapshot.config
-        policy = dataclasses.replace(
-            self._config.run_policy,
-            token_budget=_least(self._config.run_policy.token_budget, token_budget),
-            cost_budget=_least(self._config.run_policy.cost_budget, cost_budget),
-            wall_clock_s=_least(self._config.run_policy.wall_clock_s, wall_clock_s),
-        )
-        self._state = RunState({}, policy, started_at=self.began_at, step_limit=step_limit)
+        self._declared_limits = (step_limit, token_budget, cost_budget, wall_clock_s)
+        self._state = RunState({}, self._own_policy(), started_at=self.began_at, step_limit=step_limit)
         self._step: int | None = None
         self._declared: dict[str, None] = {}
         self._rules: dict[str, tuple[Snapshot, ToolRule]] = {}
         self._taps: dict[str, Tap] = {}
+        self._answered: list[str] = []
         self._tickets: dict[str, list[_Ticket]] = {}
+        self._tickets_by_id: dict[str, _Ticket] = {}
+        self._children: dict[str, tuple[Degradation, list[dict[str, Any]]]] = {}
         self._replaced_by: dict[str, str] = {}
         self._lost_at: dict[str, float] = {}
         self._told: set[tuple[str, str]] = set()
-        self._answers: dict[str, tuple[Snapshot, dict[str, Any]]] = {}
         self._tokens, self._cost, self._model_seconds = 0, 0.0, 0.0
         self._revision = 0
         self._reported: tuple[Any, ...] | None = None
@@ -144,7 +148,7 @@ class Run:
         self._result: RunResult | None = None
         self._failure: str | None = None
         # Owned by the client's lock, written when finished calls are counted.
-        self.log: deque[StepLine] = deque(maxlen=MAX_STEP_LINES)
+        self.log: deque[Line] = deque(maxlen=MAX_STEP_LINES)
         self.tool_seconds = 0.0
 
     def __enter__(self) -> Run:
@@ -158,6 +162,21 @@ class Run:
         if self._result is None:
             self.finish()
 
+    async def __aenter__(self) -> Run:
+        if self._client.threadless:
+            import asyncio
+
+            await asyncio.to_thread(self._client.refreshed)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._failure = kind.__name__[:64]
+        if self._result is None:
+            await self.afinish()
+
     # -- steps and money
 
     def step(self, estimate: int | Mapping[str, float] | Spend | None = None) -> bool:
@@ -167,14 +186,19 @@ class Run:
         overspend
         together; without one, the largest bill so far is set aside.
         """
+        self._client.look_around()
         with self._lock:
             if self._result is not None:
                 return False
+            self._follow_config()
             answer = self._state.reserve(_spend(estimate), time.monotonic())
             admitted = isinstance(answer, Reservation) or not answer.enforced
             if admitted:
                 self._step = (self._step or 0) + 1
-                self._answers = {}
+                self._forget_answers()
+            watched, self._state.noted = self._state.noted, []
+        for noted in watched:
+            self._tell_limit(noted)
         if isinstance(answer, RunDecision) and answer.tool == "":
             self._tell_limit(answer)
         if len(self._seen) > FOLD_AT:
@@ -209,7 +233,7 @@ class Run:
 
         The names are remembered: a notice speaks only of these. What has no name of a known shape is left in place.
         """
-        listed = list(tools or ())
+        listed = _listed(tools)
         names = [name_of(tool) for tool in listed]
         with self._lock:
             for name in names:
@@ -234,7 +258,6 @@ class Run:
         name: str,
         args: Any,
         fn: Callable[..., Any] | None,
-        *,
         id: str | None = None,
         call_timeout: float | None = None,
         idempotency_key: str | None = None,
@@ -252,42 +275,114 @@ class Run:
         raised.
         """
         try:
-            tap = self._taps.get(name)
-        except TypeError:  # not even a name
+            tap: Tap | None = self._taps[name]
+        except Exception:  # no short way, or not even a name
             tap = None
         if (
             tap is None
-            or tap.snapshot is not self._documents.snapshot
-            or tap.open is not self._breakers.open
+            or tap.pulse is not self._pulse.now
+            or fn is None
             or call_timeout is not None
             or classify is not None
-            or fn is None
         ):
             return self._guarded_call(name, args, fn, call_timeout, idempotency_key, classify)
-        began = time.monotonic()
+        if not tap.plain:
+            if tap.answer is not None:
+                return self._answered_again(tap, tap.answer)
+            return self._compared_call(tap, args, fn, idempotency_key)
+        step, began = self._step, monotonic()
         try:
-            result = fn(**args) if type(args) is dict else fn() if args is None else _invoke(fn, args)
+            result = fn(**args) if type(args) is dict else fn() if args is None else calls.invoke(fn, args)
         except BaseException as problem:
-            answer = self._raised(self._late_ticket(tap, name, began), problem)
+            answer = self._raised(_late(tap, step, began, None), problem)
             if answer is None:
                 raise
             return answer
-        ended = time.monotonic()
-        if type(result) not in FLAT or not result or self._taps.get(name) is not tap:
-            return self._returned(self._late_ticket(tap, name, began), result, ended, None)
-        self._seen.append((tap.rule, tap.snapshot, self, self._step, began, ended, OK, None, None, None))
-        if len(self._seen) > FOLD_AT:
+        ended = monotonic()
+        if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
+            return self._returned(_late(tap, step, began, None), result, ended, None)
+        seen = self._seen
+        seen.append((tap, step, began, ended, None, None))
+        if len(seen) > FOLD_AT:
             self._client.fold()
         return result
 
-    def check(self, name: str, args: Any = None, *, idempotency_key: str | None = None) -> dict[str, Any] | None:
-        """For loops that dispatch themselves: None lets the call run (then `record` it), else the result to give."""
+    async def acall(
+        self,
+        name: str,
+        args: Any,
+        fn: Callable[..., Any] | None,
+        id: str | None = None,
+        call_timeout: float | None = None,
+        idempotency_key: str | None = None,
+        classify: Classifier | None = None,
+    ) -> Any:
+        """`call`, to be awaited: `fn` is a coroutine function, or a plain one, which then runs in a thread of its own.
+
+        A time limit (`call_timeout`, else the policy's) works as `asyncio.timeout` does and is recorded as one
+        `timeout`. A cancellation is recorded as `cancelled`, and goes on. Calls awaited together in one step are one
+        observation for a streak.
+        """
+        tap, direct = None, 0
+        try:
+            tap = self._taps[name]
+            direct = fn.__code__.co_flags & CO_COROUTINE  # type: ignore[union-attr]
+        except Exception:
+            tap = None
+        if (
+            tap is None
+            or tap.pulse is not self._pulse.now
+            or not direct
+            or call_timeout is not None
+            or classify is not None
+        ):
+            return await self._guarded_acall(name, args, fn, call_timeout, idempotency_key, classify)
+        assert fn is not None
+        step, key = self._step, None
+        if not tap.plain:
+            if tap.answer is not None:
+                return self._answered_again(tap, tap.answer)
+            key, refusal = self._compare(tap, args, step, idempotency_key)
+            if refusal is not None:
+                return refusal
+        began = monotonic()
+        try:
+            result = await (fn(**args) if type(args) is dict else calls.invoke(fn, args))
+        except BaseException as problem:
+            answer = self._raised(_late(tap, step, began, key), problem)
+            if answer is None:
+                raise
+            return answer
+        ended = monotonic()
+        if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
+            return self._returned(_late(tap, step, began, key), result, ended, None)
+        if not tap.plain:
+            return self._compared(tap, step, key, began, result, ended)
+        seen = self._seen
+        seen.append((tap, step, began, ended, None, None))
+        if len(seen) > FOLD_AT:
+            self._client.fold()
+        return result
+
+    def check(
+        self, name: str, args: Any = None, *, id: str | None = None, idempotency_key: str | None = None
+    ) -> dict[str, Any] | None:
+        """For loops that dispatch themselves: None lets the call run (then `record` it), else the result to give.
+
+        With an `id`, the `record` of the same id belongs to it; without one, calls of a name end as they began.
+        """
+        name = _named(name)
         answer = self._ask(name, args, idempotency_key)
         if isinstance(answer, dict):
             return answer
         answer.began = time.monotonic()
         with self._lock:
-            self._tickets.setdefault(name, []).append(answer)
+            if id is None:
+                self._tickets.setdefault(name, []).append(answer)
+            else:
+                self._tickets_by_id[id] = answer
+                if len(self._tickets_by_id) > MOST_TICKETS:
+                    del self._tickets_by_id[next(iter(self._tickets_by_id))]
         return None
 
     def record(
@@ -295,6 +390,7 @@ class Run:
         name: str,
         outcome: Outcome | str | None = None,
         *,
+        id: str | None = None,
         args: Any = None,
         result: Any = None,
         error: BaseException | None = None,
@@ -309,14 +405,14 @@ class Run:
         By its outcome, its exception, or its result. Returns the structured result to give the model for a failure,
         else None.
         """
-        now = time.monotonic()
+        name, now = _named(name), time.monotonic()
         with self._lock:
-            waiting = self._tickets.get(name)
-            ticket = waiting.pop(0) if waiting else None
+            ticket = self._claimed(name, id)
         if ticket is None:
-            ticket = self._ticket(name)
-            ticket.call = self._fingerprint(ticket, args)
-            ticket.began = now - _amount(seconds or 0.0)
+            with self._lock:
+                ticket = self._ticket(name)
+            ticket.call = self._key(ticket, args)
+            ticket.began = now
         reading = self._read(ticket, outcome, result, error, status)
         if seconds is not None:
             ticket.began = now - _amount(seconds)
@@ -325,17 +421,24 @@ class Run:
             error=reading.error,
             text=reading.text,
             status=status if status is not None else reading.status,
-            retry_after_s=retry_after_s if retry_after_s is not None else reading.retry_after_s,
-            attempts=max(attempts, reading.attempts),
+            retry_after_s=classify.seconds(retry_after_s) if retry_after_s is not None else reading.retry_after_s,
+            attempts=max(int(_amount(attempts)), reading.attempts),
             at_fault=dependency or reading.at_fault,
         )
         decisions = self._settle(ticket, reading, result, now)
         return None if reading.outcome in SUCCESSES else self._answer(ticket, reading, decisions)
 
+    def _claimed(self, name: str, id: str | None) -> _Ticket | None:
+        """What `check` gave for this call; None where it was not asked."""
+        if id is not None:
+            return self._tickets_by_id.pop(id, None)
+        waiting = self._tickets.get(name)
+        return waiting.pop(0) if waiting else None
+
     def replaced(self, tool: str, by: str) -> None:
         """Say that another tool really answered in the place of a missing one; the policy's fallback is noticed."""
         with self._lock:
-            self._replaced_by[tool] = by
+            self._replaced_by[_named(tool)] = _named(by)
 
     def compaction(self) -> None:
         """The context was shortened: repetitions are forgotten, failures are not."""
@@ -349,33 +452,55 @@ class Run:
 
         `text` is what will be delivered; `shows_block` declares that the consumer shows the degradation block itself.
         """
+        result = self._finish(text, shows_block)
+        self._client.delivered()
+        return result
+
+    async def afinish(self, text: str | None = None, *, shows_block: bool = False) -> RunResult:
+        """`finish`, to be awaited: where a client without a thread sends at the end of a run, no event loop waits."""
+        result = self._finish(text, shows_block)
+        if self._client.threadless:
+            import asyncio
+
+            await asyncio.to_thread(self._client.delivered)
+        return result
+
+    def _finish(self, text: str | None, shows_block: bool) -> RunResult:
         self._client.fold()
         with self._lock:
-            if self._result is None:
-                self._result = self._conclude(text, shows_block)
-                self._taps = {}
-                last = True
-            else:
-                last = False
-            result = self._result
-        if last:
-            self._report(last=True)
-            self._client.ended(self)
+            if self._result is not None:
+                return self._result
+            result = self._result = self._conclude(text, shows_block)
+            self._drop_taps()
+            told_up = (self._block(), self._all_missing()) if self._parent is not None else None
+        self._report(last=True)
+        self._client.ended(self)
+        if told_up is not None and self._parent is not None and told_up[0].degraded:
+            self._parent.child_ended(self.id, *told_up)
         return result
+
+    def child_ended(self, id: str, block: Degradation, missing: list[dict[str, Any]]) -> None:
+        """A child run had to do without something: so had this one, and its report says so."""
+        with self._lock:
+            if self._result is not None or len(self._children) >= MOST_CHILDREN:
+                return
+            self._children[id] = (block, [{"run": id, **entry} for entry in missing])
+        self._report()
 
     def _conclude(self, text: str | None, shows_block: bool) -> RunResult:
         block = self._block()
-        own_words = {name: self._rule(name)[1].policy.user_text for name in self._state.withdrawn}
+        own_words = {name: self._rule(name)[1].policy.user_text for name in block.tools}
         sentence = disclosure(block, own_words) or None
-        text = text if text is None or isinstance(text, str) else str(text)
-        told = disclosed(text or "", block, consumer_shows_block=shows_block)
-        if sentence is not None and text is not None and sentence.casefold() in text.casefold():
-            told = True
-        return RunResult(block.degraded, block.to_dict(), sentence, told, block.ended_by)
+        said = disclosed(
+            "" if text is None else text_of(text), block, consumer_shows_block=shows_block, own_words=own_words
+        )
+        return RunResult(block.degraded, block.to_dict(), sentence, said, block.ended_by)
 
     def _block(self) -> Degradation:
         whole = degradation(self._state, replaced_by=self._replaced_by)
-        return dataclasses.replace(whole, items=tuple(item for item in whole.items if self._own(item.tool)))
+        items = tuple(item for item in whole.items if self._own(item.tool))
+        children = tuple((id, block) for id, (block, _) in self._children.items())
+        return dataclasses.replace(whole, items=items, children=children)
 
     # -- admission
 
@@ -383,11 +508,6 @@ class Run:
         snapshot, rule = self._rule(name)
         ticket = _Ticket(name, rule, snapshot, self._step)
         ticket.hashes = needs_hashes(rule, snapshot)
-        return ticket
-
-    def _late_ticket(self, tap: Tap, name: str, began: float) -> _Ticket:
-        ticket = _Ticket(name, tap.rule, tap.snapshot, self._step)
-        ticket.began = began
         return ticket
 
     def _rule(self, name: str) -> tuple[Snapshot, ToolRule]:
@@ -399,19 +519,35 @@ class Run:
             self._state.declare(name, ToolRules(held[1].policy, tuple(one.name for one in held[1].dependencies)))
         return snapshot, held[1]
 
-    def _fingerprint(self, ticket: _Ticket, args: Any) -> str | None:
+    def _own_policy(self) -> RunPolicy:
+        """The run's own limits: the policy's, and no more than the run declared."""
+        policy = self._config.run_policy
+        _, tokens, cost, wall_clock_s = self._declared_limits
+        return dataclasses.replace(
+            policy,
+            token_budget=_least(policy.token_budget, tokens),
+            cost_budget=_least(policy.cost_budget, cost),
+            wall_clock_s=_least(policy.wall_clock_s, wall_clock_s),
+        )
+
+    def _follow_config(self) -> None:
+        """An edited policy holds for a run that has begun, too: from its next step on."""
+        config: Config = self._documents.snapshot.config
+        if config is not self._config:
+            self._config = config
+            self._state.follow(self._own_policy(), step_limit=self._declared_limits[0])
+
+    def _key(self, ticket: _Ticket, args: Any) -> str | None:
         policy = ticket.rule.policy
         if not ticket.hashes:
             return None
-        return fingerprint(
-            ticket.name, args, salt=self._salt, ignored=policy.ignored_args, casefold=policy.casefold_args
-        )
+        return call_key(ticket.name, args, salt=self._salt, ignored=policy.ignored_args, casefold=policy.casefold_args)
 
     def _ask(self, name: str, args: Any, idempotency_key: str | None) -> _Ticket | dict[str, Any]:
         """Leave for a call, or the result that stands in for it."""
         with self._lock:
             ticket = self._ticket(name)
-        ticket.call = self._fingerprint(ticket, args)
+        ticket.call = self._key(ticket, args)
         found = self._look(name)
         now = time.monotonic()
         with self._lock:
@@ -447,7 +583,7 @@ class Run:
             (name,), signal=found.signal, scope=found.scope, step=self._step, dependency=found.dependency.name
         )
         self._lost_at[name] = now
-        self._taps = {}
+        self._drop_taps()
 
     def _readmit(self, name: str, rule: ToolRule, now: float) -> None:
         if rule.policy.readmit:
@@ -464,8 +600,9 @@ class Run:
             return self._state.admit(ticket.name, ticket.call, ticket.step, now)
 
     def _refuse(self, ticket: _Ticket, refused: RunDecision, found: Obstacle | None, now: float) -> dict[str, Any]:
+        pulse = self._pulse.now
         self._seen.append(
-            (ticket.rule, ticket.snapshot, self, ticket.step, now, now, Outcome.REJECTED, ticket.call, None, None)
+            (None, ticket.rule, ticket.snapshot, self, ticket.step, now, now, Outcome.REJECTED, ticket.call, None, None)
         )
         if len(self._seen) > FOLD_AT:
             self._client.fold()
@@ -478,20 +615,103 @@ class Run:
                 return notices.ended(refused, ticket.name)
             loss = self._loss(ticket.name, lost)
         answer = notices.unavailable(loss, retry_after_s=found.wait_s if found is not None else None)
-        if self._result is None:
-            self._answers[ticket.name] = (ticket.snapshot, answer)
+        if ticket.snapshot is self._documents.snapshot:
+            self._remember(ticket, pulse, answer)
         return dict(answer)
 
-    def _answered_again(self, name: str, answer: dict[str, Any]) -> dict[str, Any]:
-        """The same tool asked for again in the same step: the same answer, counted."""
-        now = time.monotonic()
+    def _remember(self, ticket: _Ticket, pulse: object, answer: dict[str, Any]) -> None:
+        """The same tool asked for again in the same step gets the same answer."""
+        tap = Tap(ticket.name, ticket.rule, ticket.snapshot, pulse, self, answer=answer)
         with self._lock:
-            snapshot, rule = self._rule(name)
-            self._state.admit(name, None, self._step, now)
-        self._seen.append((rule, snapshot, self, self._step, now, now, Outcome.REJECTED, None, None, None))
-        if len(self._seen) > FOLD_AT:
+            if self._result is None and self._state.is_withdrawn(ticket.name):
+                self._taps = {**self._taps, ticket.name: tap}
+                self._answered.append(ticket.name)
+
+    def _forget_answers(self) -> None:
+        if self._answered:
+            self._taps = {name: tap for name, tap in self._taps.items() if tap.answer is None}
+            self._answered = []
+
+    def _answered_again(self, tap: Tap, answer: dict[str, Any]) -> dict[str, Any]:
+        now, seen = monotonic(), self._seen
+        seen.append((tap, self._step, now, now, None, None))
+        if len(seen) > FOLD_AT:
             self._client.fold()
-        return dict(answer)
+        return answer.copy()
+
+    def refused(self, name: str, calls: int) -> None:
+        """So many calls were answered from memory."""
+        with self._lock:
+            self._state.refuse(name, calls)
+
+    def _drop_taps(self) -> None:
+        """No call takes the short way any more, and what is under way does not end on it."""
+        for tap in self._taps.values():
+            tap.live = False
+        self._taps, self._answered = {}, []
+
+    # -- calls that are compared
+
+    def _compared_call(self, tap: Tap, args: Any, fn: Callable[..., Any], idempotency_key: str | None) -> Any:
+        step = self._step
+        key = short_key(args) if tap.flat and type(args) is dict else None
+        if key is None or idempotency_key is not None:
+            key, refusal = self._compare(tap, args, step, idempotency_key)
+            if refusal is not None:
+                return refusal
+        else:
+            with self._lock:
+                refused = self._state.admit(tap.name, key, step, 0.0)
+            if refused is not None and self._result is None:
+                return self._refuse(_late(tap, step, 0.0, key), refused, None, monotonic())
+        began = monotonic()
+        try:
+            result = fn(**args) if type(args) is dict else calls.invoke(fn, args)
+        except BaseException as problem:
+            answer = self._raised(_late(tap, step, began, key), problem)
+            if answer is None:
+                raise
+            return answer
+        ended = monotonic()
+        if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
+            return self._returned(_late(tap, step, began, key), result, ended, None)
+        return self._compared(tap, step, key, began, result, ended)
+
+    def _compare(
+        self, tap: Tap, args: Any, step: int | None, idempotency_key: str | None
+    ) -> tuple[str | None, dict[str, Any] | None]:
+        """The key of a call, and the result that stands in for it where it repeats another."""
+        policy = tap.rule.policy
+        key = call_key(tap.name, args, salt=self._salt, ignored=policy.ignored_args, casefold=policy.casefold_args)
+        try:
+            with self._lock:
+                refused = self._state.admit(tap.name, key, step, 0.0, keyed=idempotency_key is not None)
+                if refused is None or self._result is not None:
+                    return key, None
+        except Exception:  # a mistake of ours never costs the agent a call
+            log.exception("recloser: a call could not be compared; it is made without")
+            return key, None
+        return key, self._refuse(_late(tap, step, 0.0, key), refused, None, monotonic())
+
+    def _compared(self, tap: Tap, step: int | None, key: str | None, began: float, result: Any, ended: float) -> Any:
+        """Count a call that went well, and judge whether it brought anything new."""
+        decisions = NOTHING
+        try:
+            content = result_key(result, self._salt)
+            with self._lock:
+                if self._result is None:
+                    decisions = self._state.worked(tap.name, step, key, content)
+                    if decisions:
+                        self._lose(decisions, ended)
+            seen = self._seen
+            seen.append((tap, step, began, ended, key, content))
+            if len(seen) > FOLD_AT:
+                self._client.fold()
+            if decisions:
+                self._tell(decisions, _late(tap, step, began, key))
+        except Exception:
+            log.exception("recloser: a finished call could not be counted")
+        return result
 
     # -- a call and what became of it
 
@@ -504,30 +724,61 @@ class Run:
         idempotency_key: str | None,
         classifier: Classifier | None,
     ) -> Any:
-        if not isinstance(name, str):
-            name = str(name)[:200]
+        name = _named(name)
         if fn is None:
             return self._invented(name)
-        known = self._answers.get(name)
-        if known is not None and known[0] is self._documents.snapshot:
-            return self._answered_again(name, known[1])
-        try:
-            asked = self._ask(name, args, idempotency_key)
-        except Exception:  # a mistake of ours never costs the agent a call
-            log.exception("recloser: a call could not be guarded; it is made without")
-            return _invoke(fn, args)
+        asked = self._leave(name, args, idempotency_key)
+        if asked is None:
+            return calls.invoke(fn, args)
         if isinstance(asked, dict):
             return asked
         limit = call_timeout if call_timeout is not None else asked.rule.policy.call_timeout_s
-        asked.began = time.monotonic()
         try:
-            result = _invoke(fn, args) if limit is None else _limited(fn, args, limit)
+            result = calls.invoke(fn, args) if limit is None else calls.limited(fn, args, limit)
         except BaseException as problem:
             answer = self._raised(asked, problem)
             if answer is None:
                 raise
             return answer
-        return self._returned(asked, result, time.monotonic(), classifier)
+        return self._returned(asked, result, monotonic(), classifier)
+
+    async def _guarded_acall(
+        self,
+        name: str,
+        args: Any,
+        fn: Callable[..., Any] | None,
+        call_timeout: float | None,
+        idempotency_key: str | None,
+        classifier: Classifier | None,
+    ) -> Any:
+        name = _named(name)
+        if fn is None:
+            return self._invented(name)
+        asked = self._leave(name, args, idempotency_key)
+        if asked is None:
+            return await calls.awaited(fn, args, call_timeout)
+        if isinstance(asked, dict):
+            return asked
+        limit = call_timeout if call_timeout is not None else asked.rule.policy.call_timeout_s
+        try:
+            result = await calls.awaited(fn, args, limit)
+        except BaseException as problem:
+            answer = self._raised(asked, problem)
+            if answer is None:
+                raise
+            return answer
+        return self._returned(asked, result, monotonic(), classifier)
+
+    def _leave(self, name: str, args: Any, idempotency_key: str | None) -> _Ticket | dict[str, Any] | None:
+        """A ticket, the result that stands in for the call, or None where a mistake of ours leaves it unguarded."""
+        try:
+            asked = self._ask(name, args, idempotency_key)
+        except Exception:
+            log.exception("recloser: a call could not be guarded; it is made without")
+            return None
+        if isinstance(asked, _Ticket):
+            asked.began = monotonic()
+        return asked
 
     def _raised(self, ticket: _Ticket, problem: BaseException) -> dict[str, Any] | None:
         """The result that answers for an exception; None where it must go on."""
@@ -541,11 +792,32 @@ class Run:
         return self._answer(ticket, reading, decisions)
 
     def _returned(self, ticket: _Ticket, result: Any, ended: float, classifier: Classifier | None) -> Any:
+        if type(result) is CoroutineType:
+            return self._returned_later(ticket, result, classifier)
         try:
             self._settle(ticket, classify.of_result(result, ticket.rule.policy, classifier), result, ended)
         except Exception:
             log.exception("recloser: a finished call could not be counted")
         return result
+
+    def _returned_later(self, ticket: _Ticket, result: Any, classifier: Classifier | None) -> Any:
+        """An async tool came through `call`: it has not begun; it counts when whoever awaits it sees its end."""
+        if ("", "async") not in self._told:
+            self._told.add(("", "async"))
+            log.warning("recloser: %s is async and was given to `call`; await it, or better use `acall`", ticket.name)
+
+        async def ending() -> Any:
+            ticket.began = monotonic()
+            try:
+                found = await result
+            except BaseException as problem:
+                answer = self._raised(ticket, problem)
+                if answer is None:
+                    raise
+                return answer
+            return self._returned(ticket, found, monotonic(), classifier)
+
+        return ending()
 
     def _read(
         self,
@@ -567,15 +839,13 @@ class Run:
 
     def _settle(self, ticket: _Ticket, reading: Reading, result: Any, ended: float) -> tuple[RunDecision, ...]:
         """Count one finished call everywhere it counts: this run, this worker, the fleet."""
-        content = (
-            result_fingerprint(result, salt=self._salt) if ticket.hashes and reading.outcome in SUCCESSES else None
-        )
+        content = result_key(result, self._salt) if ticket.hashes and reading.outcome in SUCCESSES else None
         with self._lock:
             late = self._result is not None
             decisions = NOTHING if late else self._judge(ticket, reading, content, ended)
         self._seen.append(
             (
-                ticket.rule, ticket.snapshot, None if late else self, ticket.step, ticket.began, ended,
+                None, ticket.rule, ticket.snapshot, None if late else self, ticket.step, ticket.began, ended,
                 reading.outcome, ticket.call, content, None if reading is classify.OK else reading,
             )
         )  # fmt: skip
@@ -602,31 +872,37 @@ class Run:
             result=content,
             at_fault=None if reading.at_fault is None else (reading.at_fault,),
         )
-        for decision in decisions:
-            for name in decision.tools if decision.enforced else ():
-                self._lost_at.setdefault(name, now)
+        self._lose(decisions, now)
         if reading.outcome not in SUCCESSES:
-            self._taps = {}
+            self._drop_taps()
             return decisions
         self._note_fallback(ticket.name)
-        if not ticket.hashes and ticket.rule.policy.run_failure_rate is None and ticket.test is None:
+        if ticket.test is None and (ticket.hashes or ticket.rule.policy.run_failure_rate is None):
             self._shorten(ticket)
         return decisions
 
+    def _lose(self, decisions: Iterable[RunDecision], now: float) -> None:
+        for decision in decisions:
+            for name in decision.tools if decision.enforced else ():
+                self._lost_at.setdefault(name, now)
+                self._drop_taps()
+
     def _shorten(self, ticket: _Ticket) -> None:
-        """Nothing is counted against the tool any more: its next calls take the short way, while all stays as it is."""
-        snapshot, breakers = self._documents.snapshot, self._breakers.open
-        behind = ticket.rule.dependencies
-        if snapshot is not ticket.snapshot or any(
-            one.name in snapshot.circuits or one.name in breakers for one in behind
+        """Nothing stands against the tool: its next calls take the short way, while all stays as it is."""
+        pulse = self._pulse.now  # first this: whatever changes from here on makes the tap useless
+        snapshot, breakers, name = self._documents.snapshot, self._breakers.open, ticket.name
+        if (
+            snapshot is not ticket.snapshot
+            or not untouched(ticket.rule, snapshot, monotonic())
+            or any(one.name in snapshot.circuits or one.name in breakers for one in ticket.rule.dependencies)
         ):
             return
         if (
             self._state.ended is None
-            and not self._state.is_withdrawn(ticket.name)
+            and not self._state.is_withdrawn(name)
             and ticket.rule.policy.call_timeout_s is None
         ):
-            self._taps = {**self._taps, ticket.name: Tap(ticket.rule, snapshot, breakers)}
+            self._taps = {**self._taps, name: Tap(name, ticket.rule, snapshot, pulse, self, hashes=ticket.hashes)}
 
     def _note_fallback(self, name: str) -> None:
         for lost in self._state.withdrawn:
@@ -724,9 +1000,7 @@ class Run:
         """Has the run gone on for long enough since its last report?"""
         return self._result is None and now - self._reported_at >= REPORT_EVERY_S
 
-    def _as_report(
-        self, block: Degradation, now: float, tool_seconds: float, log: list[StepLine], last: bool
-    ) -> RunReport:
+    def _as_report(self, block: Degradation, now: float, tool_seconds: float, log: list[Line], last: bool) -> RunReport:
         result, ended_by = self._result, self.end_cause or (f"error:{self._failure}" if self._failure else None)
         keep = block.degraded or ended_by is not None or hash(self.id) % KEPT_SHARE == 0
         status = "running" if not last else "finished" if ended_by is None else "ended"
@@ -745,17 +1019,22 @@ class Run:
             disclosed=disclosed_to,
             end_cause=ended_by,
             tools=tuple(self._declared),
-            missing=tuple(self._missing(block)),
+            missing=tuple(self._all_missing()),
             disclosure=result.disclosure if result is not None else None,
             tool_seconds=tool_seconds,
             model_seconds=self._model_seconds,
             tokens=self._tokens,
             cost=self._cost,
-            step_log=tuple(_lines(log)) if keep else (),
+            step_log=tuple(_lines(log, self._salt)) if keep else (),
         )
 
-    def _missing(self, block: Degradation) -> Iterable[dict[str, Any]]:
-        for item in block.items:
+    def _all_missing(self) -> list[dict[str, Any]]:
+        """What this run lost, then what its children did."""
+        below = [entry for _, missing in self._children.values() for entry in missing]
+        return [*self._missing(), *below][:MAX_MISSING]
+
+    def _missing(self) -> Iterable[dict[str, Any]]:
+        for item in self._block().items:
             behind = self._rule(item.tool)[1].dependencies
             lost = self._state.withdrawn[item.tool]
             yield {
@@ -801,71 +1080,51 @@ def name_of(tool: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _invoke(fn: Callable[..., Any], args: Any) -> Any:
-    """Call with the arguments as models and loops give them."""
-    if isinstance(args, str) and args.lstrip()[:1] in ("{", ""):
-        args = _read_arguments(args)
-    if args is None:
-        return fn()
-    if isinstance(args, Mapping) and all(isinstance(name, str) for name in args):
-        return fn(**args)
-    return fn(args)
+def _late(tap: Tap, step: int | None, began: float, key: str | None) -> _Ticket:
+    """A call that began the short way, and has to be looked at after all."""
+    ticket = _Ticket(tap.name, tap.rule, tap.snapshot, step)
+    ticket.began, ticket.hashes, ticket.call = began, tap.hashes, key
+    return ticket
 
 
-def _read_arguments(text: str) -> Any:
-    """JSON text of an object; what is not is the model's mistake, and reads as a rejected argument."""
-    if not text.strip():
-        return None
-    try:
-        args = json.loads(text)
-    except RecursionError:
-        raise ValueError("the arguments are nested too deeply") from None
-    return args
-
-
-def _limited(fn: Callable[..., Any], args: Any, limit_s: float) -> Any:
-    """Run it in a thread of its own and give up after the limit; what it brings later is dropped."""
-    box: list[tuple[bool, Any]] = []
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            box.append((True, context.run(_invoke, fn, args)))
-        except BaseException as problem:
-            box.append((False, problem))
-
-    thread = threading.Thread(target=work, name="recloser-call", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if not box:
-        raise CallTimeout(f"no answer within {limit_s:g} s")
-    worked, value = box[0]
-    if worked:
-        return value
-    raise value
-
-
-def _lines(log: Iterable[StepLine]) -> Iterable[dict[str, Any]]:
+def _lines(log: Iterable[Line], salt: bytes) -> Iterable[dict[str, Any]]:
     """The step log as the wire has it; calls are numbered within their step."""
     step, call = object(), 0
-    for number, tool, args, result, outcome, attempts, milliseconds in log:
+    for mark, number, began, ended, args, result in log:
         call = call + 1 if number == step else 0
         step = number
         yield {
             "step": number or 0,
             "call": call,
-            "tool": tool[:200],
-            "args": args,
-            "result": result,
-            "outcome": outcome.value,
-            "attempts": attempts,
-            "ms": round(milliseconds, 3),
+            "tool": mark.name,
+            "args": told(mark.name, args, salt=salt),
+            "result": told("", result, salt=salt),
+            "outcome": mark.outcome.value,
+            "attempts": mark.attempts,
+            "ms": round((ended - began) * 1000.0, 3),
         }
 
 
+def _named(name: Any) -> str:
+    """A name, whatever stands in its place."""
+    return name if isinstance(name, str) else text_of(name)[:200]
+
+
+def _listed(tools: Any) -> list[Any]:
+    """An array of tools; what is none is an empty one. An exception of the caller's own generator is its own."""
+    try:
+        entries = iter(() if tools is None else tools)
+    except TypeError:
+        log.warning("recloser: the tools are no array but a %s; nothing is shown", type(tools).__name__)
+        return []
+    return list(entries)
+
+
 def _spend(estimate: int | Mapping[str, float] | Spend | None) -> Spend | None:
-    if estimate is None or isinstance(estimate, Spend):
-        return estimate
+    if estimate is None:
+        return None
+    if isinstance(estimate, Spend):
+        return Spend(int(_amount(estimate.tokens)), _amount(estimate.cost))
     if isinstance(estimate, Mapping):
         return Spend(int(_amount(estimate.get("tokens", 0))), _amount(estimate.get("cost", 0.0)))
     return Spend(int(_amount(estimate)))
@@ -873,9 +1132,11 @@ def _spend(estimate: int | Mapping[str, float] | Spend | None) -> Spend | None:
 
 def _amount(value: Any) -> float:
     """A number that can be added up; anything else counts as nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    return max(0, value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0.0
+    return min(max(0, value), MOST_SPENT)
 
 
 def _least(policy: Any, declared: Any) -> Any:

@@ -1,25 +1,27 @@
 """The only module that talks: short requests on a kept-alive connection, and one stream read without blocking.
 
-Used by the client's own thread alone; nothing here is shared between threads.
+Used by the client's own thread alone; nothing here is shared between threads. HTTP and TLS are loaded when the first
+`Transport` is made and not when the SDK is imported; but then at once and in the caller's thread, because a process
+that forks while another thread is importing leaves its child with a module that nobody finishes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
-import http.client
-import io
 import json
 import math
 import os
-import socket
-import ssl
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from recloser.errors import BadAddress, Refused, Unreachable
+
+if TYPE_CHECKING:
+    import http.client
+    import socket
+    import ssl
 
 PREFIX = "/agent/v1"
 MAX_BYTES = 16 * 1024 * 1024
@@ -47,13 +49,28 @@ class Answer:
 class Transport:
     """Requests to one control plane with one key.
 
-    Raises `BadAddress` on a url that is not http(s) with a host; nothing is contacted until the first request.
+    Raises `BadAddress` on a url that is not http(s) with a host; nothing is contacted until the first request. The
+    usual variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY; SSL_CERT_FILE, SSL_CERT_DIR) are honoured.
     """
 
     def __init__(self, url: str, key: str, *, timeout_s: float = 5.0, user_agent: str = "recloser") -> None:
+        import http.client
+
         self._host, self._port, self._base, self._tls = _address(url)
-        self._timeout_s = timeout_s
+        "".encode("idna")  # a module, too, that is otherwise loaded by the first look-up of a name
+        self._lost = (OSError, http.client.HTTPException)
+        self._proxy = _proxy(self._host, self._port, self._tls)
+        if self._proxy is not None and not self._tls:
+            self._base = f"http://{_authority(self._host, self._port)}{self._base}"
+        self._context: ssl.SSLContext | None = None
+        if self._tls:
+            import ssl
+
+            self._context = ssl.create_default_context()
+        self._timeout_s = self._wait_s = timeout_s
         self._headers = {"Authorization": f"Bearer {_header_safe(key)}", "User-Agent": user_agent}
+        if self._proxy is not None and not self._tls:
+            self._headers |= self._proxy.headers
         self._kept: http.client.HTTPConnection | None = None
 
     def get(self, path: str, *, etag: str | None = None) -> Answer:
@@ -68,7 +85,8 @@ class Transport:
         data = encode(body)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if compress and len(data) >= GZIP_FROM_BYTES:
-            data = gzip.compress(data, 5)
+            packer = zlib.compressobj(5, wbits=31)
+            data = packer.compress(data) + packer.flush()
             headers["Content-Encoding"] = "gzip"
         return self._ask("POST", path, data, headers)
 
@@ -77,12 +95,18 @@ class Transport:
         connection = self._connection()
         try:
             connection.request("GET", self._base + path, headers={**self._headers, "Accept": "text/event-stream"})
-        except (OSError, http.client.HTTPException) as problem:
+        except self._lost as problem:
             connection.close()
             raise Unreachable(_said(problem)) from problem
         sock: socket.socket = connection.sock
         sock.setblocking(False)
         return Stream(sock)
+
+    def within(self, seconds: float) -> None:
+        """From now on no single wait on the line may last longer than this, nor than the usual time limit."""
+        self._wait_s = max(0.001, min(self._timeout_s, seconds))
+        if self._kept is not None and self._kept.sock is not None:
+            self._kept.sock.settimeout(self._wait_s)
 
     def close(self) -> None:
         """Close the kept connection; the next request opens a new one."""
@@ -108,7 +132,7 @@ class Transport:
         except TimeoutError as problem:
             self.close()
             raise Unreachable(_said(problem)) from problem
-        except (OSError, http.client.HTTPException) as problem:
+        except self._lost as problem:
             self.close()
             if not reused:
                 raise Unreachable(_said(problem)) from problem
@@ -121,17 +145,23 @@ class Transport:
         response = self._kept.getresponse()
         body = response.read(MAX_BYTES + 1)
         if response.length:
-            raise http.client.IncompleteRead(body, response.length)
+            raise ConnectionError("the answer was cut off")
         if response.will_close or not response.isclosed():
             self.close()
         named = {name.lower(): value for name, value in response.getheaders()}
         return _judged(response.status, named, body)
 
     def _connection(self) -> http.client.HTTPConnection:
-        if self._tls:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        from http.client import HTTPConnection, HTTPSConnection
+
+        proxy = self._proxy
+        host, port = (self._host, self._port) if proxy is None else (proxy.host, proxy.port)
+        if not self._tls:
+            return HTTPConnection(host, port, timeout=self._wait_s)
+        connection = HTTPSConnection(host, port, timeout=self._wait_s, context=self._context)
+        if proxy is not None:
+            connection.set_tunnel(self._host, self._port, headers=dict(proxy.headers))
+        return connection
 
 
 class Stream:
@@ -179,9 +209,11 @@ class Stream:
         """Bytes, b"" at the end, None when nothing is there now."""
         try:
             return self._sock.recv(65536)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             return None
         except (OSError, ValueError) as problem:
+            if type(problem).__name__ in ("SSLWantReadError", "SSLWantWriteError"):
+                return None
             raise Unreachable(_said(problem)) from problem
 
     def _payload(self, data: bytes) -> Iterator[bytes]:
@@ -279,6 +311,51 @@ def _address(url: str) -> tuple[str, int | None, str, bool]:
     return parts.hostname, port, parts.path.rstrip("/") + PREFIX, parts.scheme == "https"
 
 
+class _Proxy:
+    """Where requests go first, and what it is told of us."""
+
+    __slots__ = ("headers", "host", "port")
+
+    def __init__(self, host: str, port: int, headers: Mapping[str, str]) -> None:
+        self.host = host
+        self.port = port
+        self.headers = headers
+
+
+def _proxy(host: str, port: int | None, tls: bool) -> _Proxy | None:
+    """The proxy that the environment names for this address; None for none. An unusable one is an error, said once."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib import request
+
+    named = request.getproxies_environment()
+    url = named.get("https" if tls else "http")
+    if not url or request.proxy_bypass_environment(_authority(host, port), named):  # type: ignore[attr-defined]
+        return None
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        at = parts.port or 80
+    except ValueError as problem:
+        raise BadAddress("the proxy that the environment names has no usable address") from problem
+    if parts.scheme != "http" or not parts.hostname:
+        raise BadAddress(f"the proxy that the environment names must be http://host:port, not {parts.scheme}")
+    return _Proxy(parts.hostname, at, _proxy_headers(parts.username, parts.password))
+
+
+def _proxy_headers(user: str | None, password: str | None) -> dict[str, str]:
+    if user is None:
+        return {}
+    from base64 import b64encode
+
+    both = f"{unquote(user)}:{unquote(password or '')}".encode()
+    return {"Proxy-Authorization": f"Basic {b64encode(both).decode('ascii')}"}
+
+
+def _authority(host: str, port: int | None) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return name if port is None else f"{name}:{port}"
+
+
 def _header_safe(key: str) -> str:
     if not key.isascii() or not key.isprintable():
         raise BadAddress("the key holds characters that no key has")
@@ -308,7 +385,9 @@ def _unpacked(body: bytes) -> bytes:
 
 
 def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refused:
-    code, message, field = "", http.client.responses.get(status, "refused"), None
+    from http.client import responses
+
+    code, message, field = "", responses.get(status, "refused"), None
     try:
         error = decode(body)["error"]
         code, message = str(error["code"])[:64], str(error["message"])[:300]
@@ -328,13 +407,13 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _stream_body(head: bytes, rest: bytes) -> _Chunked | _Plain:
+    line, *fields = head.decode("latin-1").split("\r\n")
     try:
-        line, _, fields = head.partition(b"\r\n")
         status = int(line.split()[1])
-        parsed = http.client.parse_headers(io.BytesIO(fields))
-    except (ValueError, IndexError, http.client.HTTPException) as problem:
+    except (ValueError, IndexError) as problem:
         raise Unreachable("the stream's answer is not HTTP") from problem
-    headers = {name.lower(): value for name, value in parsed.items()}
+    parted = (field.partition(":") for field in fields if field)
+    headers = {name.strip().lower(): value.strip() for name, _, value in parted}
     if status != 200:
         raise _refusal(status, headers, rest)
     if not headers.get("content-type", "").lower().startswith("text/event-stream"):

@@ -10,15 +10,15 @@ everything but `blocks`, which reads one mapping that is replaced whole.
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from recloser.config_sync import DependencyRule
-from recloser.core.circuit import Breach, Circuit, finish_round, grant_round, judge, lengthen
+from recloser.config_sync import DependencyRule, Pulse
+from recloser.core.circuit import Breach, Circuit, finish_round, grant_round, judge, lengthen, shift
 from recloser.core.policy import CircuitPolicy, worker_scope
 from recloser.core.types import FAILURES, SUCCESSES, Outcome, State, Verdict
 from recloser.core.window import Window
+from recloser.outbox import new_id
 
 MAX_DEPENDENCIES = 1000
 LEASE_S = 600.0
@@ -54,9 +54,10 @@ class WorkerTrip:
 class WorkerBreakers:
     """All breakers of this process. `open` holds those that stop calls, by dependency."""
 
-    def __init__(self) -> None:
+    def __init__(self, pulse: Pulse | None = None) -> None:
         self._own: dict[str, _Own] = {}
         self.open: Mapping[str, Circuit] = {}
+        self._pulse = pulse or Pulse()
 
     def failing(self, dependency: str) -> bool:
         """Is there a streak that a success would end?"""
@@ -77,7 +78,7 @@ class WorkerBreakers:
         own = self._own.get(rule.name)
         if own is None or own.circuit.state is State.CLOSED:
             return None
-        grant = grant_round(own.circuit, own.policy, now, uuid.uuid4().hex)
+        grant = grant_round(own.circuit, own.policy, now, new_id())
         self._set(own, grant.circuit)
         return grant.circuit.round.id if grant.granted and grant.circuit.round else None
 
@@ -127,6 +128,13 @@ class WorkerBreakers:
     def drop(self) -> None:
         """A forked child starts on its own evidence."""
         self._own, self.open = {}, {}
+        self._pulse.beat()
+
+    def shift(self, by_s: float) -> None:
+        """The process slept for -`by_s` seconds: what happened before is that much older."""
+        for own in self._own.values():
+            own.window.shift(by_s)
+            self._set(own, shift(own.circuit, by_s))
 
     def _judge(self, own: _Own, at: float) -> WorkerTrip | None:
         verdict = judge(own.circuit, own.window.evidence(at, live_workers=1), own.policy, at)
@@ -140,8 +148,10 @@ class WorkerBreakers:
         if circuit.state is State.CLOSED:
             if own.rule.name in self.open:
                 self.open = {name: held for name, held in self.open.items() if name != own.rule.name}
+                self._pulse.beat()
         else:
             self.open = {**self.open, own.rule.name: circuit}
+            self._pulse.beat()
 
 
 def _policy(rule: DependencyRule) -> CircuitPolicy:

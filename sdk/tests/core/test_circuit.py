@@ -442,8 +442,15 @@ def test_an_explicit_wait_lengthens_the_deadline_and_never_shortens_it():
     circuit = opened()
     assert lengthen(circuit, 4.0, NOW + 10) is circuit
     assert lengthen(circuit, 100.0, NOW + 10).due_at == NOW + 110
-    assert lengthen(circuit, 1e9, NOW + 10).due_at == NOW + 10 + 3600
+    assert lengthen(circuit, 1e9, NOW + 10).due_at == NOW + 3600
     assert lengthen(Circuit(), 100.0, NOW) == Circuit()
+
+
+def test_waits_that_are_asked_for_again_and_again_do_not_add_up():
+    circuit = opened()
+    for at in range(0, 3600, 50):
+        circuit = lengthen(circuit, 3600.0, NOW + at)
+    assert circuit.due_at == NOW + 3600
 
 
 def test_a_wait_known_at_the_opening_sets_the_first_deadline():
@@ -669,3 +676,13 @@ def test_a_window_in_memory_knows_who_is_in_a_streak_of_its_own():
 
     assert {own.worker: own.length for own in evidence.own_streaks} == {"w1": 4, "w2": 1}
     assert evidence.active_sessions == 3
+
+
+def test_a_planned_hold_is_no_lockout_only_what_follows_it_may_become_one():
+    held = force_open(Circuit(), actor="otto", reason="maintenance", until=NOW + 3600, now=NOW)
+
+    released = sweep(held, POLICY, NOW + 3600)
+
+    assert (released.mode, released.due_at, released.locked_out_at) == (Mode.AUTO, NOW + 3600, None)
+    assert sweep(released, POLICY, NOW + 4199).locked_out_at is None
+    assert sweep(released, POLICY, NOW + 4200).locked_out_at == NOW + 4200

@@ -19,6 +19,7 @@ def lost_search() -> RunState:
 def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
     block = degradation(lost_search(), replaced_by={"web_search": "cached_search"})
     assert block.to_dict() == {
+        "children": [],
         "degraded": True,
         "ended_by": None,
         "items": [
@@ -37,7 +38,7 @@ def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
 def test_a_run_without_an_opening_is_not_degraded():
     state = RunState({}, RunPolicy(), started_at=0.0)
     block = degradation(state)
-    assert block.to_dict() == {"degraded": False, "ended_by": None, "items": []}
+    assert block.to_dict() == {"children": [], "degraded": False, "ended_by": None, "items": []}
     assert disclosure(block) == ""
     assert disclosed("All done.", block)
 
@@ -93,3 +94,17 @@ def test_a_consumer_that_shows_the_block_is_told():
 def test_the_product_owners_own_words_count():
     words = {"web_search": "This brief rests on older sources."}
     assert disclosed("A brief. This brief rests on older sources.", SEARCH, own_words=words)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("I fixed the file that was missing a header. All done.", False),
+        ("Here is everything, without exception.", False),
+        ("I ran out of steps; the last part is not there.", True),
+        ("The task was stopped before all hotels were compared.", True),
+        ("I could not complete the comparison.", True),
+    ],
+)
+def test_a_run_that_was_only_ended_is_disclosed_by_saying_so(text, said):
+    assert disclosed(text, Degradation((), "step_limit")) is said

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import enum
+import json
 import math
 import uuid
 from decimal import Decimal
@@ -10,7 +11,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recloser.core.fingerprint import fingerprint, result_fingerprint
+from recloser.core.fingerprint import call_key, fingerprint, result_fingerprint, result_key, told
 
 SALT = b"run 1"
 
@@ -165,3 +166,47 @@ json_values = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), json_values, max_size=5))
 def test_any_arguments_have_one_fingerprint_whatever_their_order(args):
     assert of(args) == of(dict(reversed(args.items()))) is not None
+
+
+NAMES = st.sampled_from(["a", "b", "a\n:", "a:b", "", "A"])
+VALUES = st.one_of(
+    st.sampled_from(["", "x", " x ", "x\n:b\nx", "T", "1", "~", "y" * 199 + " ", "y" * 201, "\ud800", "b\n=\n1"]),
+    st.sampled_from([0, 1, -1, True, False, None, 1.0, 0.5, -0.0, float("inf"), 2**63, -(2**64), 1e300, 10**300]),
+    st.lists(st.integers(0, 2), max_size=2),
+)
+ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
+
+
+@given(ARGUMENTS, ARGUMENTS)
+def test_a_key_tells_apart_what_a_fingerprint_tells_apart(one, other):
+    def same(way):
+        return way("tool", one, salt=SALT) == way("tool", other, salt=SALT)
+
+    assert same(call_key) == same(fingerprint)
+    assert call_key("tool", json.dumps(one), salt=SALT) is not None
+    keys = [told("tool", call_key("tool", args, salt=SALT), salt=SALT) for args in (one, other)]
+    assert all(len(key) == 32 for key in keys) and (keys[0] == keys[1]) == same(fingerprint)
+
+
+def test_the_order_of_the_arguments_makes_no_other_call():
+    assert call_key("t", {"a": 1, "b": "x"}, salt=SALT) == call_key("t", '{"b": " x", "a": 1.0}', salt=SALT)
+    assert call_key("t", {"a": 1}, salt=SALT, ignored=("b",)) == call_key(
+        "t", {"a": 1, "b": 2}, salt=SALT, ignored=("b",)
+    )
+    assert call_key("t", {"a": "X"}, salt=SALT, casefold=("a",)) == call_key(
+        "t", {"a": "x"}, salt=SALT, casefold=("a",)
+    )
+    assert call_key("t", {"a": "X"}, salt=SALT) != call_key("t", {"a": "x"}, salt=SALT)
+
+
+@pytest.mark.parametrize("args", [{"n": float("nan")}, {1: 2}, {"a": object()}, {1: 2, "a": 3}, None, 7, "words", b"x"])
+def test_what_is_not_flat_goes_by_its_fingerprint(args):
+    assert call_key("t", args, salt=SALT) == fingerprint("t", args, salt=SALT)
+
+
+def test_what_is_told_of_a_short_call_cannot_be_guessed_without_the_salt():
+    key = call_key("t", {"a": "secret"}, salt=SALT)
+    assert "secret" not in told("t", key, salt=SALT)
+    assert told("t", key, salt=SALT) != told("t", key, salt=b"another" * 2) != told("u", key, salt=b"another" * 2)
+    assert told("", result_key(" found ", SALT), salt=SALT) == told("", result_key("found", SALT), salt=SALT)
+    assert told("t", None, salt=SALT) is None

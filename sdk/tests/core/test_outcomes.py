@@ -49,3 +49,39 @@ def test_a_tools_own_entries_come_first():
     assert classify(status=500, text="No seats left", rules=rules).outcome is Outcome.SEMANTIC_ERROR
     assert classify(status=404).outcome is Outcome.SEMANTIC_ERROR
     assert edited({}) is DEFAULT_RULES
+
+
+class Timeout(OSError):
+    """As `requests` has it."""
+
+
+class ConnectionFailed(OSError): ...
+
+
+class ConnectTimeout(ConnectionFailed, Timeout): ...
+
+
+class TimeoutException(Exception):
+    """As `httpx` has it."""
+
+
+class PoolTimeout(TimeoutException): ...
+
+
+class ClientError(Exception): ...
+
+
+class ServerTimeoutError(ClientError, TimeoutError):
+    """As `aiohttp` has it."""
+
+
+@pytest.mark.parametrize("kind", [Timeout, ConnectTimeout, TimeoutException, PoolTimeout, ServerTimeoutError])
+def test_a_time_out_is_known_by_the_name_of_its_class(kind):
+    names = [base.__name__ for base in kind.__mro__]
+    assert classify(errors=names).outcome is Outcome.TIMEOUT
+
+
+def test_a_tools_own_map_may_say_otherwise_of_a_time_out():
+    rules = edited({"error:PoolTimeout": Rule(Outcome.RETRYABLE_ERROR)})
+    names = [base.__name__ for base in PoolTimeout.__mro__]
+    assert classify(errors=names, rules=rules).outcome is Outcome.RETRYABLE_ERROR

@@ -561,9 +561,9 @@ def test_memory_stays_bounded_in_a_long_run():
         record(guarded, OK, fingerprint=f"f{number}", result=f"r{number}")
     entry = state._tools["search"]
     assert len(entry.failing.steps) <= 1024
-    assert len(entry.repeats._seen) <= 1024
-    assert len(guarded._tools["search"].admitted) <= 8 * 1024
-    assert len(guarded._standstill._results) <= 1024
+    assert len(entry.repeats._seen) <= 2048
+    assert 8 * 1024 <= len(guarded._tools["search"].admitted) <= 16 * 1024
+    assert len(guarded._standstill._results) <= 2048
 
 
 # -- budgets
@@ -628,3 +628,15 @@ def test_a_watched_limit_is_noted_once_and_stops_nothing():
     for _ in range(3):
         silent.reserve(None, 0.0)
     assert silent.noted == []
+
+
+def test_a_run_ends_by_a_signal_also_when_the_tool_that_brought_it_is_already_gone():
+    policy = replace(
+        FULL, no_progress_steps=2, no_progress_action=Action.END_RUN, no_progress_delivery=Delivery.ENFORCE
+    )
+    state = run(policy)
+    state.withdraw(["search"], signal=Signal.FAILURE_RATE, scope=Scope.FLEET, step=1)
+    for step in (1, 2):
+        state.record("search", Outcome.EMPTY, step=step, now=float(step), fingerprint=str(step), result="[]")
+    assert state.ended is not None
+    assert state.ended.signal is Signal.NO_PROGRESS

@@ -5,7 +5,7 @@ from recloser.core.policy import Origin
 from recloser.core.types import SideEffectClass
 
 from controlplane.delivery import resolve
-from controlplane.models import PolicyRevision
+from controlplane.models import PolicyRevision, Tool
 from tests import factories
 from tests.factories import NOON
 
@@ -48,6 +48,18 @@ def test_the_strictest_tool_of_a_dependency_gives_its_preset(cast):
     cast.tools["news_search"].side_effect = SideEffectClass.DESTRUCTIVE
     cast.tools["news_search"].save()
 
+    assert resolve.of_dependency(cast.search_api).policy.permits is False
+
+
+def test_a_tool_that_a_key_discovered_does_not_change_the_preset_of_a_named_dependency(cast):
+    before = resolve.of_dependency(cast.search_api).policy
+    row = Tool.objects.create(environment=cast.prod, name="made_up", created_at=NOON, discovered_by=cast.workers[0].key)
+    row.dependencies.add(cast.search_api)
+
+    assert resolve.of_dependency(cast.search_api).policy == before
+
+    row.side_effect, row.class_confirmed = SideEffectClass.DESTRUCTIVE, True
+    row.save()
     assert resolve.of_dependency(cast.search_api).policy.permits is False
 
 

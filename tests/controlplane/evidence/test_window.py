@@ -10,6 +10,7 @@ from recloser.core.policy import CircuitPolicy
 from controlplane import clock, redis_clients
 from controlplane.evidence import counters, live, recount, store, window
 from controlplane.evidence.counters import Key
+from controlplane.models import Session
 from tests import factories
 from tests.controlplane.evidence.batches import observe
 
@@ -113,7 +114,7 @@ def test_a_success_ends_the_streak_and_forgets_who_was_in_it(cast, every_part):
 
     for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
         assert evidence.streak == 2
-        assert [own.worker for own in evidence.workers if own.last_failed] == [str(cast.workers[1].pk)]
+        assert [own.worker for own in evidence.workers if own.last_failed] == ["pod-2"]
 
 
 def test_each_generation_starts_clean(cast):
@@ -152,6 +153,86 @@ def test_on_one_instance_sessions_are_the_voices(cast, every_part):
 
     for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
         assert {own.worker for own in evidence.voices} == {str(cast.sessions[0].pk), str(second.pk)}
+
+
+@pytest.fixture
+def elsewhere(cast):
+    """Another agent's process on another machine, which lives and never calls search-api."""
+    return factories.session(factories.worker(cast.support_key, "pod-9"))
+
+
+def test_who_never_calls_a_dependency_is_no_voice_of_it(cast, every_part, elsewhere):
+    """An unrelated agent beside it changes nothing for a dependency that one instance calls by several processes."""
+    for session in cast.sessions[1:]:
+        session.delete()
+    second = factories.session(cast.workers[0])
+    for session in (cast.sessions[0], second):
+        observe(session, cast.search_api, failures=3)
+    observe(elsewhere, cast.crm_db, ok=3)
+
+    for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
+        assert (evidence.live_voices, len(evidence.voices)) == (2, 2)
+
+
+def test_a_lone_caller_is_short_of_a_quorum_however_many_live_beside_it(cast, elsewhere):
+    observe(cast.sessions[0], cast.search_api, failures=5)
+    observe(elsewhere, cast.crm_db, ok=3)
+
+    for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
+        assert evidence.live_voices == 1
+
+
+def test_two_agents_on_one_sick_host_are_one_witness(cast, every_part):
+    neighbour = factories.session(factories.worker(cast.support_key, "pod-1"))
+    observe(cast.sessions[1], cast.search_api, ok=1)
+    for session in (cast.sessions[0], neighbour):
+        observe(session, cast.search_api, failures=6)
+
+    for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
+        assert [(own.worker, own.failures) for own in evidence.voices if own.failures] == [("pod-1", 12)]
+        assert {own.worker for own in evidence.own_streaks} == {"pod-1"}
+        assert evidence.live_workers == 2
+
+
+def test_who_called_before_the_last_transition_is_expected_to_call_again(cast, frozen_clock):
+    """Right after a close the first instance that calls is not taken for the only one."""
+    observe(cast.sessions[1], cast.search_api, failures=1)
+    frozen_clock.advance(40)
+    observe(cast.sessions[0], cast.search_api, failures=5, generation=1)
+
+    for evidence in (_counted(cast.search_api, generation=1), _recounted(cast.search_api, generation=1)):
+        assert evidence.live_workers == 2
+
+
+def test_who_called_long_ago_is_not_expected_any_more(cast, frozen_clock):
+    observe(cast.sessions[1], cast.search_api, ok=1)
+    frozen_clock.advance(live.LATELY_S + 1)
+    Session.objects.update(last_seen_at=clock.now())
+    observe(cast.sessions[0], cast.search_api, failures=5)
+
+    for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
+        assert evidence.live_workers == 1
+
+
+def test_callers_that_an_emptied_store_forgot_are_read_from_the_rows(cast, frozen_clock):
+    observe(cast.sessions[1], cast.search_api, failures=1)
+    redis_clients.blocking().flushdb()
+    frozen_clock.advance(20)
+    observe(cast.sessions[0], cast.search_api, failures=5, generation=1)
+
+    assert _counted(cast.search_api, generation=1).live_workers == 1
+    assert _evidence(cast.search_api, generation=1).live_workers == 2
+
+
+def test_a_quarantined_worker_is_no_voice(cast):
+    for session in cast.sessions[:2]:
+        observe(session, cast.search_api, ok=1)
+    cast.workers[1].quarantined_at = clock.now()
+    cast.workers[1].save()
+    live.forget(cast.prod.pk)
+
+    for evidence in (_counted(cast.search_api), _recounted(cast.search_api)):
+        assert evidence.live_workers == 1
 
 
 def test_a_row_that_is_not_counted_is_nowhere(cast):
@@ -232,7 +313,7 @@ def test_keys_of_a_circuit_share_a_hash_tag_and_expire(cast):
     tag = f"{{{cast.prod.pk}:{cast.search_api.pk}}}"
     keys = list(redis_clients.blocking().scan_iter(f"rcl:{tag}:*"))
 
-    assert len(keys) == 7
+    assert len(keys) == 8
     assert all(redis_clients.blocking().ttl(key) > 0 for key in keys)
 
 
@@ -257,6 +338,39 @@ def test_the_edge_counts_as_a_thread_does(cast):
     assert _counted(cast.crm_db).ok == 3
 
 
+def _calls(command):
+    return redis_clients.blocking().info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+
+@pytest.mark.parametrize("by_edge", [False, True])
+def test_a_batch_about_two_circuits_is_one_transaction_for_each(cast, by_edge):
+    from asgiref.sync import async_to_sync
+
+    rows = [
+        observe(cast.sessions[0], cast.search_api, failures=2, count=False),
+        observe(cast.sessions[0], cast.crm_db, ok=3, count=False),
+        observe(cast.sessions[0], cast.search_api, ok=1, count=False),
+    ]
+    redis_clients.blocking().config_resetstat()
+
+    counted = async_to_sync(_async_count)(rows) if by_edge else counters.count_blocking(redis_clients.blocking(), rows)
+
+    assert counted
+    assert (_calls("multi"), _calls("exec")) == (2, 2)
+    assert (_counted(cast.search_api).judged, _counted(cast.search_api).streak) == (3, 0)
+    assert _counted(cast.crm_db).ok == 3
+
+
+def test_what_a_transaction_could_not_count_is_owed(cast):
+    row = observe(cast.sessions[0], cast.search_api, failures=2, count=False)
+    redis_clients.blocking().set(f"{_key(cast.search_api)}:s", "of another kind")
+
+    assert not counters.count_blocking(redis_clients.blocking(), [row])
+    assert counters.is_owed(_key(cast.search_api))
+    store.forget()
+    assert _evidence(cast.search_api).failures == 2
+
+
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_sessions_in_a_streak_of_their_own_are_known(cast, frozen_clock, by_rows):
     """So that an outage is seen although each session's own breaker has stopped it from calling."""
@@ -269,3 +383,16 @@ def test_sessions_in_a_streak_of_their_own_are_known(cast, frozen_clock, by_rows
 
     assert sorted(own.length for own in found.own_streaks) == [6, 6]
     assert found.active_sessions == 3
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_failures_of_steps_that_were_counted_before_leave_a_sessions_streak_as_it_is(cast, frozen_clock, by_rows):
+    """A step's late calls come in a slice of their own, whose streak is nought."""
+    for session in cast.sessions[:2]:
+        observe(session, cast.search_api, failures=6)
+        observe(session, cast.search_api, failures=3, streak=0)
+
+    found = _recounted(cast.search_api) if by_rows else _evidence(cast.search_api)
+
+    assert sorted(own.length for own in found.own_streaks) == [6, 6]
+    assert found.streak == 12 and found.failures == 18

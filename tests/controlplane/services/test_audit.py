@@ -1,9 +1,11 @@
 """The audit is one chain: linear under concurrency, and whatever was changed in it shows."""
 
+import io
 import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from controlplane.models import AuditAnchor, AuditEntry
@@ -55,6 +57,26 @@ def test_a_removed_entry_is_found():
     _bypass(f"DELETE FROM audit_entry WHERE id = {middle}")
 
     assert audit.verify().broken_at == last
+
+
+def test_the_command_says_that_the_chain_is_whole():
+    _record(3)
+    said = io.StringIO()
+
+    call_command("verify_audit", stdout=said)
+
+    assert said.getvalue() == f"{AuditEntry.objects.count()} entries, and every one fits the one before it\n"
+
+
+def test_the_command_fails_where_it_is_broken_and_says_where():
+    _record(3)
+    middle = AuditEntry.objects.order_by("-id")[1].id
+    _bypass(f"UPDATE audit_entry SET actor = 'nobody' WHERE id = {middle}")
+
+    with pytest.raises(CommandError, match=f"broken at entry {middle},") as failed:
+        call_command("verify_audit")
+
+    assert failed.value.returncode == 1
 
 
 @pytest.mark.django_db(transaction=True)

@@ -10,6 +10,7 @@ from controlplane import clock
 from controlplane.models import Circuit, DocumentVersion, Outage, Transition, Trip
 from controlplane.selectors import policies as resolved
 from controlplane.services import circuits
+from tests import factories
 from tests.controlplane.evidence.batches import observe
 
 pytestmark = pytest.mark.django_db
@@ -139,8 +140,6 @@ def test_a_quorum_out_of_reach_is_kept_for_the_board(cast, consider, row_of):
 
 
 def test_two_processes_of_one_instance_are_two_voices_where_nobody_else_lives(cast, consider):
-    from tests import factories
-
     for session in cast.sessions[1:]:
         session.delete()
     second = factories.session(cast.workers[0])
@@ -148,6 +147,44 @@ def test_two_processes_of_one_instance_are_two_voices_where_nobody_else_lives(ca
         observe(session, cast.search_api, failures=10)
 
     assert consider(cast.search_api).suspected
+
+
+def test_an_unrelated_agent_elsewhere_does_not_take_the_voice_of_the_processes(cast, consider):
+    unrelated = factories.session(factories.worker(cast.support_key, "pod-9"))
+    observe(unrelated, cast.crm_db, ok=1)
+    for session in (cast.sessions[0], factories.session(cast.workers[0])):
+        observe(session, cast.search_api, failures=10)
+
+    assert consider(cast.search_api).suspected
+
+
+def test_an_unrelated_agent_elsewhere_does_not_hide_that_the_quorum_is_out_of_reach(cast, consider, row_of):
+    observe(cast.sessions[1], cast.crm_db, ok=1)
+    observe(cast.sessions[0], cast.search_api, failures=14)
+
+    assert not consider(cast.search_api).suspected
+    assert row_of(cast.search_api).quorum_short_at == clock.now()
+
+
+def test_two_agents_on_one_sick_host_do_not_open_for_the_fleet(cast, consider, row_of):
+    neighbour = factories.worker(cast.support_key, "pod-1")
+    observe(cast.sessions[1], cast.search_api, ok=10)
+    observe(cast.sessions[0], cast.search_api, failures=9)
+    observe(factories.session(neighbour), cast.search_api, failures=12)
+
+    assert not consider(cast.search_api).suspected
+    assert row_of(cast.search_api).fault_worker == neighbour
+
+
+def test_after_a_rotation_the_key_that_reported_is_named_and_not_the_first(cast, consider, frozen_clock):
+    cast.sessions[0].key = factories.key(cast.research, "rcl_prodrotated_" + "n" * 43)
+    observe(cast.sessions[0], cast.search_api, failures=15)
+    observe(cast.sessions[1], cast.search_api, failures=5)
+    consider(cast.search_api)
+    frozen_clock.advance(0.5)
+    consider(cast.search_api)
+
+    assert Trip.objects.get().shares["keys"] == {"prodrotated": 0.75, "prodresearch": 0.25}
 
 
 def test_observe_records_what_it_would_have_done_once(cast, consider, row_of, set_policy):
@@ -233,6 +270,16 @@ def test_what_was_stored_and_never_counted_nor_considered_is_found_by_the_slow_s
 
     assert circuits.recheck_lately_failing(now=clock.now()) == [cast.search_api.pk]
     assert row_of(cast.search_api).suspected_at == clock.now()
+
+
+def test_the_slow_sweep_comes_to_everyone_however_few_it_takes_at_once(cast, frozen_clock):
+    wanted = {cast.search_api.pk, cast.crm_db.pk}
+    for dependency in (cast.search_api, cast.crm_db):
+        observe(cast.sessions[2], dependency, failures=1)
+
+    found = [circuits.recheck_lately_failing(now=clock.now(), limit=1) for _ in range(2)]
+
+    assert {pk for each in found for pk in each} == wanted
 
 
 def test_a_wait_means_nothing_to_a_closed_circuit(cast, row_of):

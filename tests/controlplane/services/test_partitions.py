@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from controlplane import clock
-from controlplane.models import Observation
+from controlplane.models import Observation, RollupMark
 from controlplane.services import partitions
 from tests.controlplane.evidence.batches import observe
 
@@ -30,7 +30,9 @@ def test_days_and_months_are_made_ahead_once():
 
     assert made == [
         *("observation_20270330", "observation_20270331", "observation_20270401", "observation_20270402"),
+        *("rollup_minute_20270330", "rollup_minute_20270331", "rollup_minute_20270401", "rollup_minute_20270402"),
         *("audit_entry_202703", "audit_entry_202704", "audit_entry_202705"),
+        *("rollup_hour_202703", "rollup_hour_202704", "rollup_hour_202705"),
     ]
     assert partitions.make_ahead(now=now) == []
 
@@ -57,7 +59,13 @@ def test_rows_that_waited_in_default_move_into_their_partition(cast):
     assert _where(row.id) == "observation_20260601"
 
 
-def test_raw_rows_are_kept_for_48_hours_and_then_dropped_with_their_day(cast):
+@pytest.fixture
+def all_rolled_up():
+    """As if they were: what a test has not committed cannot be. Rollups have tests of their own."""
+    RollupMark.objects.create(pk=1, stored_by=2**62)
+
+
+def test_raw_rows_are_kept_for_48_hours_and_then_dropped_with_their_day(cast, all_rolled_up):
     partitions.make_ahead(now=clock.now())
     observe(cast.sessions[0], cast.search_api, ok=1, count=False)
     row = _newest()
@@ -69,7 +77,7 @@ def test_raw_rows_are_kept_for_48_hours_and_then_dropped_with_their_day(cast):
     assert not Observation.objects.filter(id=row.id).exists()
 
 
-def test_old_rows_in_default_go_too(cast):
+def test_old_rows_in_default_go_too(cast, all_rolled_up):
     observe(cast.sessions[0], cast.search_api, ok=1, count=False)
     row = _newest()
 

@@ -129,3 +129,123 @@ def test_a_class_nobody_confirmed_is_never_handled_more_leniently_than_unknown(c
     tool.refresh_from_db()
 
     assert resolved.of_tool(tool).policy.consecutive_failures == failures
+
+
+LOOSE = {"consecutive_failures": 4, "never_open": True, "semantic_failures": 2}
+
+
+def _loosen(cast, **more):
+    return _publish(cast, "tool", LOOSE, tool=cast.tools["refund"], **more)
+
+
+@pytest.mark.parametrize("approver", ["", " ", "petra", "Petra "])
+def test_nobody_alone_loosens_what_guards_a_side_effect(cast, approver):
+    with pytest.raises(Refused) as refused:
+        _loosen(cast, approved_by=approver)
+
+    assert refused.value.code == "needs_approval" and "another person" in refused.value.mend
+    assert "consecutive_failures, never_open" in refused.value.message
+    assert "semantic_failures" not in refused.value.message
+    assert not PolicyRevision.objects.exists()
+    assert AuditEntry.objects.get().detail == {"code": "needs_approval", "field": "consecutive_failures"}
+
+
+def test_with_another_persons_approval_it_is_in_force_and_says_whose(cast):
+    revision = _loosen(cast, approved_by="ada")
+
+    assert (revision.created_by, revision.approved_by) == ("petra", "ada")
+    assert resolved.of_tool(cast.tools["refund"]).policy.consecutive_failures == 4
+    assert AuditEntry.objects.get().detail["approved_by"] == "ada"
+
+
+@pytest.mark.parametrize(
+    ("level", "values", "more"),
+    [
+        ("class", {"run": {"retry_ambiguous": True}}, {"side_effect": "destructive"}),
+        ("class", {"circuit": {"permits": True}}, {"side_effect": "unknown"}),
+        ("dependency", {"permits": True}, {"dependency": "payments"}),
+        ("environment", {"run": {"never_open": True}}, {}),
+        ("tool", {"identical_calls": None}, {"tool": "refund"}),
+    ],
+)
+def test_every_level_that_reaches_such_a_tool_is_watched(cast, level, values, more):
+    owners = {"payments": cast.payments, "refund": cast.tools["refund"]}
+    place = {name: owners.get(value, value) for name, value in more.items()}
+
+    with pytest.raises(Refused) as refused:
+        _publish(cast, level, values, **place)
+
+    assert refused.value.code == "needs_approval"
+    assert _publish(cast, level, values, **place, approved_by="ada").status == "published"
+
+
+def test_tightening_and_what_concerns_harmless_tools_needs_nobody_else(cast):
+    _publish(cast, "tool", {"consecutive_failures": 1}, tool=cast.tools["refund"])
+    _publish(cast, "tool", {"consecutive_failures": 50, "never_open": True}, tool=cast.tools["web_search"])
+    _publish(cast, "dependency", {"permits": True, "min_calls": 40}, dependency=cast.search_api)
+
+    assert PolicyRevision.objects.filter(status="published", approved_by="").count() == 3
+
+
+def test_a_text_that_invites_another_call_is_refused_with_its_words(cast):
+    with pytest.raises(Refused) as refused:
+        _publish(cast, "tool", {"model_text": "It is down: wait a minute and call it."}, tool=cast.tools["web_search"])
+
+    assert refused.value.field == "model_text" and "wait a minute and call it" in refused.value.message
+
+
+def test_so_is_one_that_a_class_or_the_environment_would_give(cast):
+    with pytest.raises(Refused) as refused:
+        _publish(cast, "environment", {"run": {"model_text": "Try again later."}})
+
+    assert refused.value.field == "run.model_text"
+
+
+def test_a_text_that_forbids_it_passes(cast):
+    text = "Do not call it again. Answer from what you have."
+    _publish(cast, "tool", {"model_text": text}, tool=cast.tools["web_search"])
+
+    assert resolved.of_tool(cast.tools["web_search"]).policy.model_text == text
+
+
+@pytest.mark.parametrize(
+    ("tool", "fallback", "code"),
+    [
+        ("web_search", "news_serch", "unknown_tool"),
+        ("web_search", "web_search", "bad_field"),
+        ("web_search", "refund", "stricter_fallback"),
+    ],
+)
+def test_a_fallback_that_is_not_there_or_does_more_is_refused(cast, tool, fallback, code):
+    with pytest.raises(Refused) as refused:
+        _publish(cast, "tool", {"fallback_tool": fallback}, tool=cast.tools[tool])
+
+    assert (refused.value.code, refused.value.field) == (code, "fallback_tool")
+
+
+def test_a_misspelt_fallback_is_told_what_was_meant(cast):
+    with pytest.raises(Refused, match="news_search"):
+        _publish(cast, "tool", {"fallback_tool": "news_serch"}, tool=cast.tools["web_search"])
+
+
+def test_a_fallback_whose_class_nobody_confirmed_does_not_stand_in_for_a_harmless_tool(cast):
+    type(cast.tools["news_search"]).objects.filter(name="news_search").update(class_confirmed=False)
+
+    with pytest.raises(Refused) as refused:
+        _publish(cast, "tool", {"fallback_tool": "news_search"}, tool=cast.tools["web_search"])
+
+    assert refused.value.code == "stricter_fallback" and "confirm its class" in refused.value.mend
+
+
+def test_a_fallback_of_the_same_class_or_a_milder_one_is_taken(cast):
+    _publish(cast, "tool", {"fallback_tool": "news_search"}, tool=cast.tools["web_search"])
+    _publish(cast, "tool", {"fallback_tool": "web_search"}, tool=cast.tools["refund"])
+
+    assert resolved.of_tool(cast.tools["refund"]).policy.fallback_tool == "web_search"
+
+
+def test_what_a_class_would_fall_back_on_is_no_stricter_than_the_class(cast):
+    with pytest.raises(Refused):
+        _publish(cast, "class", {"run": {"fallback_tool": "refund"}}, side_effect="idempotent_write")
+
+    assert _publish(cast, "class", {"run": {"fallback_tool": "refund"}}, side_effect="destructive")

@@ -65,7 +65,8 @@ document.addEventListener("visibilitychange", () => document.hidden || refresh()
 let last = performance.now();
 setInterval(() => {
   show();
-  const every = state() === "live" ? SLOW : FAST;
+  const own = Number(part()?.dataset.every) * 1000 || Infinity; // a page of what no circuit's version tells
+  const every = Math.min(own, state() === "live" ? SLOW : FAST);
   if (performance.now() - last >= every) {
     last = performance.now();
     refresh();

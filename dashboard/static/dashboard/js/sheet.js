@@ -34,6 +34,14 @@ document.addEventListener("htmx:after:swap", ({ detail }) => {
 
 document.addEventListener("recloser:done", () => sheet.close());
 
+// Every request names the build that this page is of; the server says when that is not its own any more.
+document.addEventListener("htmx:config:request", ({ detail }) => {
+  detail.ctx.request.headers["X-Recloser-Build"] = document.documentElement.dataset.build;
+});
+document.addEventListener("recloser:outdated", () => {
+  document.getElementById("outdated").hidden = false;
+});
+
 // An answer that no part of the page was made for is told, not swapped in.
 document.addEventListener("htmx:before:response", (event) => {
   const { response, hx } = event.detail.ctx;
@@ -54,6 +62,10 @@ document.addEventListener("click", (event) => {
   }
   if (event.target === sheet) sheet.close();
   event.target.closest("[data-dismiss]")?.closest(".toast").remove();
+  if (event.target.closest("[data-reload]")) {
+    event.preventDefault();
+    location.reload();
+  }
   const copying = event.target.closest("[data-copy]");
   if (copying) copy(copying);
 });

@@ -2,6 +2,7 @@
 
 from recloser.core.evidence import Breach, Evidence, OwnStreak, WorkerEvidence
 from recloser.core.judgement import Judgement, breaches, judge, worker_fault
+from recloser.core.outcomes import LONGEST_WAIT_S
 from recloser.core.rounds import (
     Finish,
     Grant,
@@ -14,7 +15,6 @@ from recloser.core.rounds import (
 )
 from recloser.core.states import (
     LEGAL,
-    LONGEST_WAIT_S,
     Circuit,
     EffectiveState,
     IllegalTransition,

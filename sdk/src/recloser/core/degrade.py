@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,15 +32,24 @@ class Degradation:
     items: tuple[MissingTool, ...] = ()
     ended_by: str | None = None
     """The signal that ended the run, if one did."""
+    children: tuple[tuple[str, Degradation], ...] = ()
+    """The child runs that had to do without something, by id: what a part lacks, the whole lacks."""
 
     @property
     def degraded(self) -> bool:
-        """Whether any step lacked a declared tool, or the run was ended on purpose."""
-        return bool(self.items) or self.ended_by is not None
+        """Whether any step lacked a declared tool, the run was ended on purpose, or a child run had to say so."""
+        return bool(self.items) or self.ended_by is not None or any(block.degraded for _, block in self.children)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Every missing tool once: its own first, then those of its children."""
+        own = [item.tool for item in self.items]
+        return tuple(dict.fromkeys([*own, *(tool for _, block in self.children for tool in block.tools)]))
 
     def to_dict(self) -> dict[str, Any]:
         """The machine-readable form."""
         return {
+            "children": [{"run": run, **block.to_dict()} for run, block in self.children],
             "degraded": self.degraded,
             "ended_by": self.ended_by,
             "items": [
@@ -77,10 +86,19 @@ def degradation(state: RunState, *, replaced_by: Mapping[str, str] | None = None
 
 def disclosure(block: Degradation, own_words: Mapping[str, str] | None = None) -> str:
     """The sentence for the human reader; empty for a healthy run. `own_words`: the product owner's text by tool."""
-    told = [_sentence(item, (own_words or {}).get(item.tool, "")) for item in block.items]
-    if block.ended_by is not None:
-        told.append("This task was ended before it was finished.")
+    told = list(dict.fromkeys(_sentences(block, own_words or {}, set())))
     return " ".join(told)
+
+
+def _sentences(block: Degradation, own_words: Mapping[str, str], known: set[str], part: str = "") -> Iterator[str]:
+    for item in block.items:
+        if item.tool not in known:
+            known.add(item.tool)
+            yield _sentence(item, own_words.get(item.tool, ""))
+    for _, below in block.children:
+        yield from _sentences(below, own_words, known, "A part of this task")
+    if block.ended_by is not None:
+        yield f"{part or 'This task'} was ended before it was finished."
 
 
 def _sentence(item: MissingTool, own_words: str) -> str:
@@ -93,6 +111,12 @@ def _sentence(item: MissingTool, own_words: str) -> str:
 _LIMITATION = re.compile(
     r"\b(unavailable|not available|out of service|without|could ?n[o']t|could not|can ?not|can't|unable|"
     r"was ?n[o']t able|not able|did not (?:work|respond)|failed|down|missing|incomplete|limited)\b",
+    re.IGNORECASE,
+)
+_ENDING = re.compile(
+    r"\b(ended|stopped|cut short|interrupted|incomplete|unfinished|ran out|(?:step|token|cost|time|budget) limit|"
+    r"(?:could not|couldn't|cannot|can't|unable to|not able to) (?:be )?(?:finish|complete|conclude)\w*|"
+    r"before (?:it|i|this|the task) (?:was|were|had|could)\b.{0,40}\b(?:finish|complete|done))\w*\b",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -108,14 +132,21 @@ def disclosed(
     """Whether the reader learns of it: the consumer shows the block, or the delivered text says it.
 
     The text says it when it holds our sentence, or when for each missing tool one of its sentences names the tool
-    beside a limitation.
+    beside a limitation, and, where the run was ended, one of them says that it ended early.
     """
     if not block.degraded or consumer_shows_block:
         return True
     if (sentence := disclosure(block, own_words)) and sentence.casefold() in text.casefold():
         return True
-    limited = [part.casefold() for part in _SENTENCE_END.split(text[:200_000]) if _LIMITATION.search(part)]
-    return bool(limited) and all(_named(item.tool, limited) for item in block.items)
+    parts = _SENTENCE_END.split(text[:200_000])
+    if _was_ended(block) and not any(_ENDING.search(part) for part in parts):
+        return False
+    limited = [part.casefold() for part in parts if _LIMITATION.search(part)]
+    return all(_named(tool, limited) for tool in block.tools)
+
+
+def _was_ended(block: Degradation) -> bool:
+    return block.ended_by is not None or any(_was_ended(below) for _, below in block.children)
 
 
 def _named(tool: str, sentences: Iterable[str]) -> bool:

@@ -14,8 +14,12 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Any
 
+SHORT = 200
+"""A string up to this length is compared as it is; a longer one by its hash."""
+FEW = 8
 DEEPEST = 60
 MOST_NODES = 50_000
+_WIDE, _NARROW = 2**63, -(2**63)
 _AS_TEXT = frozenset({"decimal", "fractions", "datetime", "uuid", "pathlib", "ipaddress"})
 
 
@@ -175,6 +179,83 @@ def fingerprint(
 def result_fingerprint(result: Any, *, salt: bytes) -> str | None:
     """The identity of a result within its run; None for streams and unknown objects."""
     return fingerprint("", [result], salt=salt)
+
+
+def call_key(
+    tool: str,
+    args: Any,
+    *,
+    salt: bytes,
+    ignored: Collection[str] = (),
+    casefold: Collection[str] = (),
+) -> str | None:
+    """What `fingerprint` tells apart, told apart without hashing where the arguments are few, flat and short.
+
+    A key never leaves the process: `told` makes of it what may. Equal calls have equal keys under one policy.
+    """
+    if type(args) is not dict:
+        args = _parsed(args) if type(args) is str else args
+    if type(args) is dict and not ignored and not casefold and (text := short_key(args)) is not None:
+        return text
+    return fingerprint(tool, args, salt=salt, ignored=ignored, casefold=casefold)
+
+
+def short_key(args: dict[Any, Any]) -> str | None:
+    """Few flat arguments as one text, by sorted names; None where they are not few, not short, or not flat."""
+    if len(args) > FEW:
+        return None
+    parts = []
+    try:
+        for name in sorted(args):
+            value = args[name]
+            kind = type(value)
+            parts.append(name)
+            if kind is str:
+                value = value.strip()
+                if len(value) > SHORT:
+                    return None
+                parts.append(":")
+                parts.append(value)
+            else:
+                number = str(value) if kind is int and _NARROW < value < _WIDE else _short_number(value)
+                if number is None:
+                    return None
+                parts.append("=")
+                parts.append(number)
+        text = "\n".join(parts)
+    except TypeError:  # not all of the names are texts
+        return None
+    if text.count("\n") != len(parts) - 1 and parts:
+        return None  # a text of several lines: it could be read in two ways
+    return "=" + text
+
+
+def _short_number(value: Any) -> str | None:
+    """A number, a truth value or nothing at all, as it is written; None where it is none of these, or too wide."""
+    kind = type(value)
+    if kind is int:
+        return str(value) if _NARROW < value < _WIDE else None
+    if kind is float:
+        if not _NARROW < value < _WIDE:  # not a number is not between anything, either
+            return None
+        return str(int(value) if value == int(value) else value)
+    if kind is bool:
+        return "T" if value else "F"
+    return "~" if value is None else None
+
+
+def result_key(result: Any, salt: bytes) -> str | None:
+    """What `result_fingerprint` tells apart, without hashing a short text."""
+    if type(result) is str:
+        text = result.strip()
+        if len(text) <= SHORT:
+            return "=" + text
+    return result_fingerprint(result, salt=salt)
+
+
+def told(tool: str, key: str | None, *, salt: bytes) -> str | None:
+    """The salted hash by which a key is known outside the process; a fingerprint is one already."""
+    return _hashed(f"{tool}\0{key}", salt) if key is not None and key.startswith("=") else key
 
 
 def _parsed(text: str) -> Any:

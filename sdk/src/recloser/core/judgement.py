@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recloser.core.evidence import Breach, Evidence, WorkerEvidence
+from recloser.core.outcomes import LONGEST_WAIT_S
 from recloser.core.schema import CircuitPolicy
-from recloser.core.states import LONGEST_WAIT_S, Circuit, expire_override, move
+from recloser.core.states import Circuit, expire_override, move
 from recloser.core.types import Cause, Delivery, Mode, Signal, State
 
 THIN = 1.3

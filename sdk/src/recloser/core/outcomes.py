@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from recloser.core.types import Outcome
 
-LONG_WAIT_S = 3600.0
+LONGEST_WAIT_S = 3600.0
 """The wait of an exhausted quota, and the longest wait that any server may ask of us."""
 
 
@@ -19,13 +19,29 @@ class Rule:
     wait_s: float | None = None
 
 
+_TIMEOUTS = (
+    "TimeoutError",
+    "Timeout",  # requests
+    "TimeoutException",  # httpx
+    "ReadTimeout",
+    "WriteTimeout",
+    "ConnectTimeout",
+    "PoolTimeout",
+    "ServerTimeoutError",  # aiohttp
+    "ReadTimeoutError",  # urllib3, botocore
+    "ConnectTimeoutError",
+    "APITimeoutError",  # the model vendors' clients
+    "DeadlineExceeded",
+)
+"""Classes that say by name that nobody answered in time: whether the call took effect is not known, of any of them."""
+
 DEFAULT_RULES: Mapping[str, Rule] = {
     "2xx": Rule(Outcome.OK),
     "3xx": Rule(Outcome.OK),
     "4xx": Rule(Outcome.SEMANTIC_ERROR),
     "5xx": Rule(Outcome.RETRYABLE_ERROR),
     "401": Rule(Outcome.RETRYABLE_ERROR),  # a dead key: no choice of arguments will mend it
-    "402": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
+    "402": Rule(Outcome.RATE_LIMITED, LONGEST_WAIT_S),
     "407": Rule(Outcome.RETRYABLE_ERROR),
     "408": Rule(Outcome.TIMEOUT),
     "425": Rule(Outcome.RETRYABLE_ERROR),
@@ -33,11 +49,11 @@ DEFAULT_RULES: Mapping[str, Rule] = {
     "504": Rule(Outcome.TIMEOUT),
     "524": Rule(Outcome.TIMEOUT),
     "529": Rule(Outcome.RATE_LIMITED),
-    "marker:insufficient_quota": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
-    "marker:quota_exceeded": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
-    "marker:billing_hard_limit_reached": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
-    "marker:credit balance is too low": Rule(Outcome.RATE_LIMITED, LONG_WAIT_S),
-    "error:TimeoutError": Rule(Outcome.TIMEOUT),
+    "marker:insufficient_quota": Rule(Outcome.RATE_LIMITED, LONGEST_WAIT_S),
+    "marker:quota_exceeded": Rule(Outcome.RATE_LIMITED, LONGEST_WAIT_S),
+    "marker:billing_hard_limit_reached": Rule(Outcome.RATE_LIMITED, LONGEST_WAIT_S),
+    "marker:credit balance is too low": Rule(Outcome.RATE_LIMITED, LONGEST_WAIT_S),
+    **{f"error:{name}": Rule(Outcome.TIMEOUT) for name in _TIMEOUTS},
     "error:ConnectionError": Rule(Outcome.RETRYABLE_ERROR),
     "error:OSError": Rule(Outcome.RETRYABLE_ERROR),
     "error:CancelledError": Rule(Outcome.CANCELLED),

@@ -1,5 +1,6 @@
 """The policy, as everyone imports it: the schema, its validation, its resolution and its form on the wire."""
 
+from recloser.core.loosening import is_downward, loosened
 from recloser.core.resolve import (
     STRICTNESS,
     Layer,
@@ -56,6 +57,8 @@ __all__ = [
     "fields_for",
     "from_wire",
     "handled_as",
+    "is_downward",
+    "loosened",
     "parse",
     "plain",
     "preset",

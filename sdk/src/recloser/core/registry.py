@@ -1,4 +1,8 @@
-"""A bounded table of breakers: a flood of keys pushes out what is at rest, never what is open or being tested."""
+"""A bounded table of breakers: a flood of keys pushes out what is at rest, never what is open or being tested.
+
+For whoever keeps breakers by keys that a caller invents (case B21): an adapter or proxy with one breaker a host. The
+SDK's own table has the dependencies of its tools as keys, which the operators' configuration bounds.
+"""
 
 from __future__ import annotations
 

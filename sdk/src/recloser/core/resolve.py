@@ -68,7 +68,7 @@ _THRESHOLDS: Mapping[SideEffectClass, tuple[int, int]] = {
 }
 """Failures and identical calls, by class."""
 
-_HARMLESS = frozenset({SideEffectClass.READ_ONLY, SideEffectClass.IDEMPOTENT_WRITE})
+HARMLESS = frozenset({SideEffectClass.READ_ONLY, SideEffectClass.IDEMPOTENT_WRITE})
 _CONFIRMED_EFFECT = frozenset({SideEffectClass.SIDE_EFFECT, SideEffectClass.DESTRUCTIVE})
 
 
@@ -89,9 +89,9 @@ def preset(side_effect_class: SideEffectClass, *, costly: bool = False) -> Layer
         "consecutive_failures": failures,
         "identical_calls": identical,
         "repeat_at_once": side_effect_class in _CONFIRMED_EFFECT,
-        "retry_ambiguous": side_effect_class in _HARMLESS,
+        "retry_ambiguous": side_effect_class in HARMLESS,
     }
-    return Layer(Origin.CLASS, circuit={"permits": side_effect_class in _HARMLESS}, run=run)
+    return Layer(Origin.CLASS, circuit={"permits": side_effect_class in HARMLESS}, run=run)
 
 
 def resolve_circuit(

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from recloser.core.outcomes import LONGEST_WAIT_S
 from recloser.core.schema import CircuitPolicy
-from recloser.core.states import CLOSED_AGAIN, LONGEST_WAIT_S, Circuit, Round, expire_override, move
+from recloser.core.states import CLOSED_AGAIN, Circuit, Round, expire_override, move
 from recloser.core.types import Cause, Mode, State, Verdict
 
 
@@ -145,7 +146,7 @@ def _lock_out(circuit: Circuit, policy: CircuitPolicy, now: float) -> Circuit:
 def _lockout_at(circuit: Circuit, policy: CircuitPolicy) -> float | None:
     if circuit.opened_at is None or circuit.locked_out_at is not None or policy.lockout_after_s is None:
         return None
-    return circuit.opened_at + policy.lockout_after_s
+    return max(circuit.opened_at, circuit.held_until or circuit.opened_at) + policy.lockout_after_s
 
 
 def next_change_at(circuit: Circuit, policy: CircuitPolicy) -> float | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from recloser.core.budget import Budget, Limits, Refusal, Reservation, Spend
 from recloser.core.schema import RunPolicy
 from recloser.core.signals import MOST_REMEMBERED, Circles, Repeats, Share, Standstill
-from recloser.core.types import FAILURES, Action, Delivery, Outcome, Scope, Signal
+from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,12 @@ class RunDecision:
 
 NOTHING: tuple[RunDecision, ...] = ()
 
+_OK, _EMPTY, _OFF = (
+    Outcome.OK,
+    Outcome.EMPTY,
+    Delivery.OFF,
+)  # asking an enumeration for a member costs as much as a call
+
 _WITHDRAWING = frozenset({Action.REMOVE_TOOL, Action.ESCALATE, Action.END_RUN})
 _NO_EVIDENCE = frozenset({Outcome.REJECTED, Outcome.CANCELLED})
 _FAILURE_SIGNALS = frozenset({Signal.CONSECUTIVE_FAILURES, Signal.SEMANTIC_FAILURES, Signal.RUN_FAILURE_RATE})
@@ -70,34 +77,44 @@ class _Tool:
 
     __slots__ = (
         "admitted", "ambiguous", "blocked", "dependencies", "dependency_limit", "failing", "failure_limit", "guarded",
-        "name", "policy", "refused", "repeats", "semantic", "semantic_removed", "share", "told", "withdrawn",
+        "identical_limit", "name", "policy", "refused", "repeats", "semantic", "semantic_removed", "share", "told",
+        "withdrawn",
     )  # fmt: skip
 
     def __init__(self, name: str, rules: ToolRules, short: bool) -> None:
-        policy = rules.policy
         self.name = name
-        self.policy = policy
-        self.dependencies = rules.dependencies
-        self.failure_limit = _in_a_run(policy.consecutive_failures, policy, short)
-        self.dependency_limit = _in_a_run(policy.dependency_consecutive_failures, policy, short)
         self.withdrawn: RunDecision | None = None
         self.refused = 0
         self.failing = _Streak()
         self.semantic = _Streak()
         self.semantic_removed = False
-        self.share = Share(policy.run_failure_min_calls) if policy.run_failure_rate is not None else None
+        self.share: Share | None = None
         self.repeats = Repeats()
-        self.blocked: dict[str, RunDecision] = {}
-        self.ambiguous: dict[str, None] = {}
-        self.admitted: dict[str, int] = {}
-        self.told: set[str] = set()
-        self.guarded = policy.repeat_at_once
+        self.blocked: dict[Hashable, RunDecision] = {}
+        self.ambiguous: dict[Hashable, None] = {}
+        self.admitted: dict[Hashable, int] = {}
+        self.told: set[Hashable] = set()
+        self.follow(rules, short)
 
-    def known(self, table: dict[str, int], call: str) -> int:
+    def follow(self, rules: ToolRules, short: bool) -> None:
+        """Go by these rules from now on."""
+        policy = self.policy = rules.policy
+        self.dependencies = rules.dependencies
+        self.failure_limit = _in_a_run(policy.consecutive_failures, policy, short)
+        self.dependency_limit = _in_a_run(policy.dependency_consecutive_failures, policy, short)
+        self.guarded = policy.repeat_at_once
+        self.identical_limit = None if policy.identical_calls_exempt else policy.identical_calls
+        if policy.run_failure_rate is None:
+            self.share = None
+        elif self.share is None or self.share.calls != policy.run_failure_min_calls:
+            self.share = Share(policy.run_failure_min_calls)
+
+    def known(self, table: dict[Hashable, int], call: Hashable) -> int:
         """Count an admission, in a bounded table."""
         count = table[call] = table.get(call, 0) + 1
-        if len(table) > 8 * MOST_REMEMBERED:
-            del table[next(iter(table))]
+        if len(table) > 16 * MOST_REMEMBERED:
+            for oldest in list(islice(table, len(table) // 2)):
+                del table[oldest]
         return count
 
 
@@ -153,11 +170,19 @@ class RunState:
             self.declare(name, rules)
 
     def declare(self, tool: str, rules: ToolRules) -> None:
-        """Make a tool known; one that is known keeps its counters."""
-        if tool not in self._tools:
+        """Make a tool known; one that is known follows an edited policy, and keeps its counters and its losses."""
+        entry = self._tools.get(tool)
+        if entry is None:
             self._tools[tool] = _Tool(tool, rules, self._is_short(rules.policy))
-            for name in rules.dependencies:
-                self._dependencies.setdefault(name, _Streak())
+        else:
+            entry.follow(rules, self._is_short(rules.policy))
+        for name in rules.dependencies:
+            self._dependencies.setdefault(name, _Streak())
+
+    def follow(self, policy: RunPolicy, *, step_limit: int | None = None) -> None:
+        """Take over an edited policy of the run itself; what was counted and spent stays."""
+        self._policy = policy
+        self._budget.limits = Limits.of(policy, step_limit=step_limit)
 
     def _is_short(self, policy: RunPolicy) -> bool:
         limit, short = self._budget.limits.steps, policy.short_run_steps
@@ -166,11 +191,12 @@ class RunState:
     # -- before a call
 
     def admit(
-        self, tool: str, fingerprint: str | None, step: int | None, now: float, *, keyed: bool = False
+        self, tool: str, fingerprint: Hashable, step: int | None, now: float, *, keyed: bool = False
     ) -> RunDecision | None:
         """None lets the call run; a decision says why it does not.
 
-        `keyed`: the call carries an idempotency key, so repeating it does no harm.
+        `fingerprint` is the identity of the call (`fingerprint` or `call_key`; None: it has none), `keyed`: the call
+        carries an idempotency key, so repeating it does no harm.
         """
         if self.ended is not None and not _of_a_step_before(self.ended, step):
             return self.ended
@@ -178,11 +204,11 @@ class RunState:
         if entry.withdrawn is not None:
             entry.refused += 1
             return entry.withdrawn
-        if fingerprint is None or entry.policy.delivery is Delivery.OFF:
+        if fingerprint is None or entry.policy.delivery is _OFF:
             return None
         return self._repeated(entry, fingerprint, step, keyed)
 
-    def _repeated(self, entry: _Tool, call: str, step: int | None, keyed: bool) -> RunDecision | None:
+    def _repeated(self, entry: _Tool, call: Hashable, step: int | None, keyed: bool) -> RunDecision | None:
         if entry.blocked and call in entry.blocked:
             return replace(entry.blocked[call], step=step)
         if entry.ambiguous and call in entry.ambiguous and not keyed and _enforced(entry.policy):
@@ -205,7 +231,7 @@ class RunState:
         *,
         step: int | None,
         now: float,
-        fingerprint: str | None = None,
+        fingerprint: Hashable = None,
         result: Hashable = None,
         at_fault: Iterable[str] | None = None,
         progress: bool | None = None,
@@ -214,26 +240,58 @@ class RunState:
 
         `result` is the fingerprint of its content, `at_fault` the dependencies to blame where somebody knows.
         """
+        if outcome is _OK and progress is None:
+            return self.worked(tool, step, fingerprint, result)
         entry = self._tools.get(tool) or self._stranger(tool)
         if outcome in _NO_EVIDENCE:
             self._did_not_run(entry, outcome, fingerprint)
             return NOTHING
-        if entry.policy.delivery is Delivery.OFF:
+        if entry.policy.delivery is _OFF:
             return NOTHING
         own_step: Hashable = self._own_step() if step is None else step
         found: list[RunDecision] = []
-        if outcome is Outcome.OK or outcome is Outcome.EMPTY:
+        if outcome in SUCCESSES:
             self._succeeded(entry)
         else:
             self._failed(entry, outcome, own_step, step, fingerprint, at_fault, found)
-        self._behaved(entry, outcome, own_step, step, fingerprint, result, progress, found)
+        seen = result if outcome is _OK else _failed_result(outcome, result)
+        self._repeats(entry, fingerprint, seen, step, found)
+        if self._standstill is not None:
+            self._stood_still(self._standstill, entry, outcome, own_step, step, result, progress, found)
         return tuple(found) if found else NOTHING
+
+    def worked(self, tool: str, step: int | None, fingerprint: Hashable, result: Hashable) -> tuple[RunDecision, ...]:
+        """`record` for a call that went well, as nearly all do; by position, because that is cheaper."""
+        entry = self._tools.get(tool) or self._stranger(tool)
+        if entry.policy.delivery is _OFF:
+            return NOTHING
+        own_step: Hashable = self._own_step() if step is None else step
+        found: list[RunDecision] = []
+        self._succeeded(entry)
+        self._repeats(entry, fingerprint, result, step, found)
+        still = self._standstill
+        if still is not None and not still.supplied:
+            count = still.call(own_step, True, result)
+            if self._told or count >= (self._policy.no_progress_steps or 0):
+                self._judge_standstill(entry, count, step, found)
+        return tuple(found) if found else NOTHING
+
+    def _repeats(
+        self, entry: _Tool, call: Hashable, result: Hashable, step: int | None, found: list[RunDecision]
+    ) -> None:
+        limit = entry.identical_limit
+        if limit is not None and call is not None and result is not None:
+            count = entry.repeats.saw(call, result)
+            if count >= limit:
+                self._identical(entry, call, count, limit, step, found)
+        if self._circles is not None and (names := self._circles.saw(entry.name, call, result)):
+            self._oscillated(entry, names, step, found)
 
     def _own_step(self) -> Hashable:
         self._serial += 1
         return ("call", self._serial)
 
-    def _did_not_run(self, entry: _Tool, outcome: Outcome, call: str | None) -> None:
+    def _did_not_run(self, entry: _Tool, outcome: Outcome, call: Hashable) -> None:
         """A call refused further down did not happen; one that its caller gave up may have."""
         if call is None or not entry.guarded:
             return
@@ -241,14 +299,16 @@ class RunState:
             entry.admitted[call] -= 1
 
     def _succeeded(self, entry: _Tool) -> None:
-        entry.failing.ended()
+        if entry.failing.steps:
+            entry.failing.ended()
         if entry.semantic.steps:
             entry.semantic.ended()
             entry.semantic_removed = False
         if entry.share is not None:
             entry.share.saw(False)
         for name in entry.dependencies:
-            self._dependencies[name].ended()
+            if (streak := self._dependencies[name]).steps:
+                streak.ended()
 
     def _failed(
         self,
@@ -256,7 +316,7 @@ class RunState:
         outcome: Outcome,
         own_step: Hashable,
         step: int | None,
-        call: str | None,
+        call: Hashable,
         at_fault: Iterable[str] | None,
         found: list[RunDecision],
     ) -> None:
@@ -331,56 +391,33 @@ class RunState:
                 entry, Signal.UNKNOWN_TOOL, self._policy.unknown_tool_action, len(self._unknown), limit, step, found
             )
 
-    def _behaved(
-        self,
-        entry: _Tool,
-        outcome: Outcome,
-        own_step: Hashable,
-        step: int | None,
-        call: str | None,
-        result: Hashable,
-        progress: bool | None,
-        found: list[RunDecision],
+    def _identical(
+        self, entry: _Tool, call: Hashable, count: int, limit: int, step: int | None, found: list[RunDecision]
     ) -> None:
-        seen = result if outcome is Outcome.OK else _failed_result(outcome, result)
-        if call is not None and seen is not None:
-            self._identical(entry, call, seen, step, found)
-        if self._circles is not None:
-            self._oscillated(entry, call, seen, step, found)
-        if self._standstill is not None:
-            self._stood_still(entry, outcome, own_step, step, result, progress, found)
-
-    def _identical(self, entry: _Tool, call: str, result: Hashable, step: int | None, found: list[RunDecision]) -> None:
-        policy, limit = entry.policy, entry.policy.identical_calls
-        if limit is None or policy.identical_calls_exempt:
+        mark = ("same", call)
+        if call in entry.blocked or mark in entry.told:
             return
-        count = entry.repeats.saw(call, result)
-        if count < limit or call in entry.blocked or f"same:{call}" in entry.told:
-            return
-        action = policy.identical_calls_action
+        action = entry.policy.identical_calls_action
         decision = self._trip(entry, Signal.IDENTICAL_CALLS, action, count, limit, step, found)
         if decision.enforced and action is not Action.ADVISE:
             entry.blocked[call] = decision
         else:
-            entry.told.add(f"same:{call}")
+            entry.told.add(mark)
 
-    def _oscillated(
-        self, entry: _Tool, call: str | None, result: Hashable, step: int | None, found: list[RunDecision]
-    ) -> None:
+    def _oscillated(self, entry: _Tool, names: Iterable[str], step: int | None, found: list[RunDecision]) -> None:
         assert self._circles is not None
-        names = self._circles.saw(entry.name, call, result)
-        if names:
-            policy = self._policy
-            behind = [self._tools[name] for name in names]
-            cycles = policy.oscillation_cycles or 0
-            self._trip(
-                entry, Signal.OSCILLATION, policy.oscillation_action, cycles, cycles, step, found,
-                behind=behind, delivery=policy.oscillation_delivery,
-            )  # fmt: skip
-            self._circles.clear()
+        policy = self._policy
+        behind = [self._tools[name] for name in names]
+        cycles = policy.oscillation_cycles or 0
+        self._trip(
+            entry, Signal.OSCILLATION, policy.oscillation_action, cycles, cycles, step, found,
+            behind=behind, delivery=policy.oscillation_delivery,
+        )  # fmt: skip
+        self._circles.clear()
 
     def _stood_still(
         self,
+        still: Standstill,
         entry: _Tool,
         outcome: Outcome,
         own_step: Hashable,
@@ -389,12 +426,13 @@ class RunState:
         progress: bool | None,
         found: list[RunDecision],
     ) -> None:
-        still = self._standstill
-        assert still is not None
         if progress is not None:
-            self._judge_standstill(entry, still.moved(own_step, progress), step, found)
+            count = still.moved(own_step, progress)
         elif not still.supplied:
-            count = still.call(own_step, outcome is Outcome.OK, result)
+            count = still.call(own_step, outcome is _OK, result)
+        else:
+            return
+        if self._told or count >= (self._policy.no_progress_steps or 0):
             self._judge_standstill(entry, count, step, found)
 
     def _judge_standstill(self, entry: _Tool, count: int, step: int | None, found: list[RunDecision]) -> None:
@@ -446,16 +484,18 @@ class RunState:
             dependency=dependency,
             enforced=enforced,
         )
-        if lost or (action not in _WITHDRAWING and _exposed(entry, signal)):
+        ends = action is Action.END_RUN and self.ended is None and _exposed(entry, signal)
+        if lost or ends or (action not in _WITHDRAWING and _exposed(entry, signal)):
             found.append(decision)
         if enforced:
-            self._apply(decision, lost)
+            self._apply(decision, lost, ends=ends)
         return decision
 
-    def _apply(self, decision: RunDecision, lost: list[_Tool]) -> None:
+    def _apply(self, decision: RunDecision, lost: list[_Tool], *, ends: bool) -> None:
+        """Also a run that has nothing left to lose to this signal ends by it."""
         for tool in lost:
             tool.withdrawn = decision
-        if decision.action is Action.END_RUN and lost and self.ended is None:
+        if ends:
             self.ended = decision
 
     def withdraw(
@@ -543,9 +583,15 @@ class RunState:
         for entry in self._tools.values():
             entry.repeats.clear()
             entry.blocked.clear()
-            entry.told = {mark for mark in entry.told if not mark.startswith("same:")}
+            entry.told = {mark for mark in entry.told if isinstance(mark, str)}
         if self._circles is not None:
             self._circles.clear()
+
+    def refuse(self, tool: str, calls: int) -> None:
+        """Count calls of a lost tool that were answered without asking again."""
+        entry = self._tools.get(tool)
+        if entry is not None:
+            entry.refused += calls
 
     def is_withdrawn(self, tool: str) -> bool:
         """Whether this run has lost the tool."""

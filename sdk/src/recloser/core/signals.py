@@ -4,59 +4,85 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from itertools import islice
+from typing import TypeVar
 
 LONGEST_CIRCLE = 6
 MOST_REMEMBERED = 1024
+"""At least so many are remembered, and never more than twice as many."""
+
+Value = TypeVar("Value")
 
 
 class Repeats:
     """How often the same call brought the same result, in a row, for each call."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_counts", "_seen")
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[Hashable, int]] = {}
+        self._seen: dict[Hashable, Hashable] = {}
+        self._counts: dict[Hashable, int] = {}
 
-    def saw(self, call: str, result: Hashable) -> int:
+    def saw(self, call: Hashable, result: Hashable) -> int:
         """Count one result; a changed one is progress and starts over."""
-        last, count = self._seen.pop(call, (None, 0))
-        count = count + 1 if last == result else 1
-        self._seen[call] = (result, count)
-        if len(self._seen) > MOST_REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+        seen = self._seen
+        if call not in seen:
+            seen[call] = result
+            if len(seen) > 2 * MOST_REMEMBERED:
+                self._seen = _latest(seen)
+                self._counts = {one: n for one, n in self._counts.items() if one in self._seen}
+            return 1
+        count = self._counts.get(call, 1) + 1 if seen.pop(call) == result else 1
+        seen[call], self._counts[call] = result, count
         return count
 
     def clear(self) -> None:
         """Forget all."""
         self._seen.clear()
+        self._counts.clear()
+
+
+def _latest(seen: dict[Hashable, Value]) -> dict[Hashable, Value]:
+    """The younger half; all at once, because a dictionary that loses its first entry again and again grows slow."""
+    return dict(islice(seen.items(), len(seen) - MOST_REMEMBERED, None))
 
 
 class Circles:
     """Whether the latest calls go round in a circle of two or more calls whose results never change."""
 
-    __slots__ = ("_cycles", "_matches", "_recent")
+    __slots__ = ("_calls", "_cycles", "_matches", "_matching", "_recent")
 
     def __init__(self, cycles: int) -> None:
         self._cycles = cycles
-        self._recent: deque[tuple[str, str, Hashable]] = deque(maxlen=LONGEST_CIRCLE + 1)
+        self._recent: deque[tuple[str, Hashable, Hashable]] = deque(maxlen=LONGEST_CIRCLE + 1)
+        self._calls: deque[Hashable] = deque(maxlen=LONGEST_CIRCLE + 1)
         self._matches = [0] * (LONGEST_CIRCLE + 1)
+        self._matching = False
 
-    def saw(self, tool: str, call: str | None, result: Hashable) -> tuple[str, ...]:
+    def saw(self, tool: str, call: Hashable, result: Hashable) -> tuple[str, ...]:
         """The tools of a circle that has just been closed for the last time allowed; empty if there is none."""
         if call is None or result is None:
             self.clear()  # what cannot be compared may be progress
             return ()
         entry = (tool, call, result)
+        known = call in self._calls
+        self._calls.append(call)
         self._recent.append(entry)
+        if not known:  # it closes nothing, and breaks what was about to close
+            if self._matching:
+                self._matches, self._matching = [0] * (LONGEST_CIRCLE + 1), False
+            return ()
+        self._matching = True
         found = [period for period in range(2, LONGEST_CIRCLE + 1) if self._closes(entry, period)]
         return self._tools(found[0]) if found else ()
 
     def clear(self) -> None:
         """Forget all."""
         self._recent.clear()
-        self._matches = [0] * (LONGEST_CIRCLE + 1)
+        self._calls.clear()
+        self._matches, self._matching = [0] * (LONGEST_CIRCLE + 1), False
 
-    def _closes(self, entry: tuple[str, str, Hashable], period: int) -> bool:
+    def _closes(self, entry: tuple[str, Hashable, Hashable], period: int) -> bool:
         recent, matches = self._recent, self._matches
         same = len(recent) > period and recent[-1 - period] == entry
         matches[period] = matches[period] + 1 if same else 0
@@ -104,17 +130,18 @@ class Standstill:
         if result in self._results:
             return False
         self._results[result] = None
-        if len(self._results) > MOST_REMEMBERED:
-            del self._results[next(iter(self._results))]
+        if len(self._results) > 2 * MOST_REMEMBERED:
+            self._results = _latest(self._results)
         return True
 
 
 class Share:
     """The share of failures among the latest calls."""
 
-    __slots__ = ("_latest",)
+    __slots__ = ("_latest", "calls")
 
     def __init__(self, calls: int) -> None:
+        self.calls = calls
         self._latest: deque[bool] = deque(maxlen=calls)
 
     def saw(self, failed: bool) -> float | None:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from recloser.core.outcomes import LONGEST_WAIT_S
 from recloser.core.types import Cause, Delivery, Mode, Signal, State
-
-LONGEST_WAIT_S = 3600.0
-"""No server may ask for a longer wait."""
 
 
 class EffectiveState(StrEnum):
@@ -66,6 +64,8 @@ class Circuit:
     suspected_at: float | None = None
     suspected_signal: Signal | None = None
     locked_out_at: float | None = None
+    held_until: float | None = None
+    """When a hold ended that had kept it open: only from then on does recovery take too long."""
     tripped_by: Signal | None = None
     """The signal that opened this outage; None if a person did."""
     operation: str | None = None
@@ -147,6 +147,7 @@ CLOSED_AGAIN: Mapping[str, Any] = {
     "failed_rounds": 0,
     "good_rounds": 0,
     "locked_out_at": None,
+    "held_until": None,
     "tripped_by": None,
     "operation": None,
 }
@@ -206,7 +207,7 @@ def expire_override(circuit: Circuit, now: float) -> Circuit:
 
 def _end_override(circuit: Circuit, cause: Cause, at: float, **words: str) -> Circuit:
     if circuit.mode is Mode.FORCED_OPEN:
-        return move(circuit, State.OPEN, cause, at, **AUTO, **words, due_at=at)
+        return move(circuit, State.OPEN, cause, at, **AUTO, **words, due_at=at, held_until=at)
     return move(circuit, State.CLOSED, cause, at, **AUTO, **words, closed_at=at)
 
 
@@ -222,8 +223,12 @@ def probe_now(circuit: Circuit, now: float) -> tuple[Circuit, str | None]:
 
 
 def lengthen(circuit: Circuit, retry_after_s: float, now: float) -> Circuit:
-    """Honour a server's explicit wait: it may put an open circuit's deadline off, never forward."""
-    until = now + min(max(retry_after_s, 0.0), LONGEST_WAIT_S)
+    """Honour a server's explicit wait: it may put an open circuit's deadline off, never forward.
+
+    However often it is asked: at most the longest wait after the circuit came to stand open.
+    """
+    begun_at = now if circuit.changed_at is None else min(circuit.changed_at, now)
+    until = min(now + max(retry_after_s, 0.0), begun_at + LONGEST_WAIT_S)
     if circuit.state is not State.OPEN or circuit.due_at is None or until <= circuit.due_at:
         return circuit
     return dataclasses.replace(circuit, due_at=until)
@@ -245,6 +250,7 @@ _INSTANTS = (
     "due_at",
     "suspected_at",
     "locked_out_at",
+    "held_until",
     "would_be_at",
 )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from recloser.core.outcomes import LONG_WAIT_S, Rule
+from recloser.core.outcomes import LONGEST_WAIT_S, Rule
 from recloser.core.schema import (
     CIRCUIT_FIELDS,
     RUN_FIELDS,
@@ -171,9 +171,9 @@ def _outcome_rule(key: Any, rule: Any) -> Rule:
         raise _Unfit(f"{_shown(rule)} at {_shown(key)} is no outcome", f"use one of {', '.join(Outcome)}")
     wait = entry.get("wait_s")
     if wait is not None and (
-        isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONG_WAIT_S
+        isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST_WAIT_S
     ):
-        raise _Unfit(f"the wait at {_shown(key)} is not possible", f"use 0 to {LONG_WAIT_S:g} seconds")
+        raise _Unfit(f"the wait at {_shown(key)} is not possible", f"use 0 to {LONGEST_WAIT_S:g} seconds")
     return Rule(Outcome(entry["outcome"]), None if wait is None else float(wait))
 
 

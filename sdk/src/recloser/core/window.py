@@ -11,6 +11,8 @@ from recloser.core.types import FAILURES, SUCCESSES, Outcome
 
 BUCKETS = 60
 """So a window's edge is off by at most one sixtieth of its length."""
+MOST_STEPS = 512
+"""So many steps a streak tells apart: more than run at the same time and fail together."""
 
 
 def bucket_width(window_s: float) -> float:
@@ -66,21 +68,44 @@ class Counts:
         return self.ok + self.empty + self.failures
 
 
+class Steps:
+    """The steps that a streak has counted, so that each counts once: the latest, a bounded number of them."""
+
+    __slots__ = ("_counted",)
+
+    def __init__(self) -> None:
+        self._counted: dict[Hashable, None] = {}
+
+    def first(self, step: Hashable) -> bool:
+        """Is this the step's first failure in the streak? One of no known step always is."""
+        if step is None:
+            return True
+        if step in self._counted:
+            return False
+        if len(self._counted) >= MOST_STEPS:
+            del self._counted[next(iter(self._counted))]
+        self._counted[step] = None
+        return True
+
+    def clear(self) -> None:
+        """A success: the next failure begins a streak."""
+        self._counted.clear()
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+
 @dataclass(slots=True)
 class _Streak:
     """Failures since the last success, each step once, and who they came from last."""
 
     length: int = 0
-    steps: set[Hashable] = field(default_factory=set)
+    steps: Steps = field(default_factory=Steps)
     workers: set[str] = field(default_factory=set)
 
     def failed(self, worker: str, step: Hashable) -> None:
         self.workers.add(worker)
-        if step is not None and (worker, step) in self.steps:
-            return
-        self.length += 1
-        if step is not None and len(self.steps) < 4096:
-            self.steps.add((worker, step))
+        self.length += self.steps.first(None if step is None else (worker, step))
 
     def ended(self) -> None:
         if self.length:
@@ -94,12 +119,10 @@ class _Own:
     """One worker's failures in a row, each step once."""
 
     length: int = 0
-    step: Hashable = None
+    steps: Steps = field(default_factory=Steps)
 
     def failed(self, step: Hashable) -> None:
-        if step is None or step != self.step:
-            self.length += 1
-        self.step = step
+        self.length += self.steps.first(step)
 
 
 class Window:

@@ -1,0 +1,344 @@
+"""What one guarded call costs, beside other breakers: closed and rejected, sync and async, hashing on and off.
+
+    python -m bench.sdk_hot_path [--calls 5000] [--rounds 40] [--memory-calls 1000000]
+
+Every contender is measured once a round, in turn, so that a noisy moment hits all of them alike; the best round counts.
+Ours tells a control plane that is away: what it counts is folded into the outbox within the time measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "sdk" / "src"))
+
+from recloser import Client
+from recloser.core.policy import CircuitPolicy, resolve_run, to_wire
+from recloser.core.types import SideEffectClass
+
+Timed = Callable[[int], float]
+NOBODY = "http://127.0.0.1:9"
+KEY = "rcl_bench_key"
+PARALLEL = 100
+
+
+def bare(query: str, page: int) -> str:
+    """What every contender calls."""
+    return "found"
+
+
+async def bare_async(query: str, page: int) -> str:
+    """The same, to be awaited."""
+    return "found"
+
+
+def failing(query: str, page: int) -> str:
+    """What opens a breaker."""
+    raise ConnectionError
+
+
+async def failing_async(query: str, page: int) -> str:
+    """The same, to be awaited."""
+    raise ConnectionError
+
+
+def timed(call: Callable[[int], Any]) -> Timed:
+    """Seconds for n calls, the loop's own time included for all alike."""
+
+    def run(n: int) -> float:
+        began = time.perf_counter()
+        for k in range(n):
+            call(k)
+        return time.perf_counter() - began
+
+    return run
+
+
+def timed_async(call: Callable[[int], Awaitable[Any]]) -> Timed:
+    """The same for awaited calls, in one event loop."""
+
+    async def loop(n: int) -> float:
+        began = time.perf_counter()
+        for k in range(n):
+            await call(k)
+        return time.perf_counter() - began
+
+    return lambda n: asyncio.run(loop(n))
+
+
+def swallowed(call: Callable[..., Any], kind: type[BaseException]) -> Callable[[int], None]:
+    """A rejected call, as its caller meets it: raised and caught."""
+
+    def rejected(k: int) -> None:
+        try:  # noqa: SIM105 what a caller would write
+            call("acme", k)
+        except kind:
+            pass
+
+    return rejected
+
+
+def swallowed_async(call: Callable[..., Awaitable[Any]], kind: type[BaseException]) -> Callable[[int], Awaitable[None]]:
+    """The same, awaited."""
+
+    async def rejected(k: int) -> None:
+        try:  # noqa: SIM105 what a caller would write
+            await call("acme", k)
+        except kind:
+            pass
+
+    return rejected
+
+
+# -- by hand
+
+
+def by_hand() -> dict[str, dict[str, Timed]]:
+    """The least that anybody would write."""
+
+    def raising(query: str, page: int) -> str:
+        raise RuntimeError
+
+    async def raising_async(query: str, page: int) -> str:
+        raise RuntimeError
+
+    windows: dict[str, deque[tuple[float, bool]]] = {}
+    lock = threading.Lock()
+
+    def window(k: int) -> str:
+        seen = windows.setdefault("search", deque(maxlen=1000))
+        result = bare("acme", k)
+        now = time.monotonic()
+        seen.append((now, True))
+        while seen and seen[0][0] < now - 60.0:
+            seen.popleft()
+        return result
+
+    def locked(k: int) -> str:
+        result = bare("acme", k)
+        now = time.monotonic()
+        with lock:
+            seen = windows.setdefault("search", deque(maxlen=1000))
+            seen.append((now, True))
+            while seen and seen[0][0] < now - 60.0:
+                seen.popleft()
+        return result
+
+    return {
+        "bare call": {"closed": timed(lambda k: bare("acme", k)), "closed async": timed_async(_await_bare)},
+        "raise and catch": {
+            "rejected": timed(swallowed(raising, RuntimeError)),
+            "rejected async": timed_async(swallowed_async(raising_async, RuntimeError)),
+        },
+        "dict and deque": {"closed": timed(window)},
+        "dict, deque, lock": {"closed": timed(locked)},
+    }
+
+
+async def _await_bare(k: int) -> str:
+    return await bare_async("acme", k)
+
+
+# -- others, where they are installed
+
+
+def circuitbreaker() -> dict[str, Timed]:
+    """The decorator, sync and async."""
+    library = importlib.import_module("circuitbreaker")
+    closed = library.circuit(failure_threshold=5, recovery_timeout=3600, name="c")(bare)
+    closed_async = library.circuit(failure_threshold=5, recovery_timeout=3600, name="ca")(bare_async)
+    opened = library.circuit(failure_threshold=5, recovery_timeout=3600, name="o")(failing)
+    opened_async = library.circuit(failure_threshold=5, recovery_timeout=3600, name="oa")(failing_async)
+    for k in range(5):
+        swallowed(opened, ConnectionError)(k)
+    asyncio.run(_each(swallowed_async(opened_async, ConnectionError), 5))
+    return {
+        "closed": timed(lambda k: closed("acme", k)),
+        "closed async": timed_async(lambda k: closed_async("acme", k)),
+        "rejected": timed(swallowed(opened, library.CircuitBreakerError)),
+        "rejected async": timed_async(swallowed_async(opened_async, library.CircuitBreakerError)),
+    }
+
+
+def purgatory() -> dict[str, Timed]:
+    """The factories of both kinds, in memory."""
+    library = importlib.import_module("purgatory")
+    failed = importlib.import_module("purgatory.domain.model").OpenedState
+    sync = library.SyncCircuitBreakerFactory(default_threshold=5, default_ttl=3600)
+    loose = library.AsyncCircuitBreakerFactory(default_threshold=5, default_ttl=3600)
+    closed, opened = sync("c")(bare), sync("o")(failing)
+    closed_async, opened_async = loose("c")(bare_async), loose("o")(failing_async)
+    for k in range(5):
+        swallowed(opened, ConnectionError)(k)
+    asyncio.run(_each(swallowed_async(opened_async, ConnectionError), 5))
+    return {
+        "closed": timed(lambda k: closed("acme", k)),
+        "closed async": timed_async(lambda k: closed_async("acme", k)),
+        "rejected": timed(swallowed(opened, failed)),
+        "rejected async": timed_async(swallowed_async(opened_async, failed)),
+    }
+
+
+def pybreaker() -> dict[str, Timed]:
+    """Sync only: its async calls need Tornado."""
+    library = importlib.import_module("pybreaker")
+    closed = library.CircuitBreaker(fail_max=5, reset_timeout=3600)
+    opened = library.CircuitBreaker(fail_max=5, reset_timeout=3600)
+    for k in range(5):
+        swallowed(
+            lambda query, page: opened.call(failing, query, page), (ConnectionError, library.CircuitBreakerError)
+        )(k)
+    rejected = swallowed(lambda query, page: opened.call(failing, query, page), library.CircuitBreakerError)
+    return {"closed": timed(lambda k: closed.call(bare, "acme", k)), "rejected": timed(rejected)}
+
+
+async def _each(call: Callable[[int], Awaitable[Any]], n: int) -> None:
+    for k in range(n):
+        await call(k)
+
+
+# -- ours
+
+
+def recloser(hashing: bool) -> dict[str, Timed]:
+    """`run.call` and `run.acall`: admission, two clocks, the count, and its fold into the outbox."""
+    arguments = [{"query": "acme", "page": k} for k in range(200_000)]  # as a loop has them: read from the reply
+    quiet, broken = _client(hashing).run(), _client(hashing).run()
+    for k in range(8):
+        broken.step()
+        broken.call("search", arguments[k], lambda query, page: failing(query, page))
+    assert broken.call("search", arguments[9], bare)["status"] == "unavailable"
+    for run in (quiet, broken):
+        run.step()
+    return {
+        "closed": timed(lambda k: quiet.call("search", arguments[k], bare)),
+        "rejected": timed(lambda k: broken.call("search", arguments[k], bare)),
+        "closed async": timed_async(lambda k: quiet.acall("search", arguments[k], bare_async)),
+        "rejected async": timed_async(lambda k: broken.acall("search", arguments[k], bare_async)),
+    }
+
+
+def _client(hashing: bool) -> Client:
+    return Client(NOBODY, KEY, cache_dir=False, bootstrap=None if hashing else without_hashing())
+
+
+def without_hashing() -> dict[str, Any]:
+    """A config under which nothing is compared, so nothing is hashed."""
+    policy = to_wire(resolve_run([], side_effect_class=SideEffectClass.READ_ONLY).policy)
+    policy |= {"identical_calls": None, "oscillation_cycles": None, "no_progress_steps": None, "retry_ambiguous": True}
+    return {
+        "format": 1, "epoch": "bench", "version": 1, "environment": "prod", "agent": "bench", "now": 0.0,
+        "complete": True, "circuit_policies": [to_wire(CircuitPolicy())], "run_policies": [policy],
+        "dependencies": {}, "tools": {}, "default_circuit_policy": 0, "default_run_policy": 0,
+    }  # fmt: skip
+
+
+# -- the table
+
+COLUMNS = ("closed", "rejected", "closed async", "rejected async")
+Figures = dict[str, dict[str, float]]
+
+
+def contenders() -> tuple[dict[str, dict[str, Timed]], list[str]]:
+    """Everything that can be measured here, and what is missing."""
+    found, missing = by_hand(), []
+    for name, make in (("circuitbreaker", circuitbreaker), ("purgatory", purgatory), ("pybreaker", pybreaker)):
+        try:
+            found[name] = make()
+        except ModuleNotFoundError as problem:
+            missing.append(f"{name} ({problem.name} is not installed)")
+    found["recloser"] = recloser(hashing=False)
+    found["recloser, hashing"] = recloser(hashing=True)
+    return found, missing
+
+
+def measure(found: dict[str, dict[str, Timed]], calls: int, rounds: int) -> Figures:
+    """Nanoseconds a call: the best of all rounds."""
+    best: Figures = {name: {} for name in found}
+    for _ in range(rounds):
+        for name, ways in found.items():
+            for way, run in ways.items():
+                gc.collect()
+                each = run(calls) / calls * 1e9
+                best[name][way] = min(each, best[name].get(way, each))
+    return best
+
+
+def growth(calls: int, hashing: bool) -> int:
+    """Memory blocks that further calls leave behind, once a first tenth has filled what is bounded."""
+    run = _client(hashing).run()
+    first = _blocks_after(run, calls // 10)
+    return _blocks_after(run, calls) - first
+
+
+def _blocks_after(run: Any, calls: int) -> int:
+    for k in range(calls):
+        run.call("search", {"query": "acme", "page": k % 5000}, bare)
+    run._client.fold()
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def print_table(figures: Figures) -> None:
+    """Nanoseconds by contender and way."""
+    print(f"{'ns a call':<22}" + "".join(f"{column:>16}" for column in COLUMNS))
+    for name, ways in figures.items():
+        cells = "".join(f"{ways[column]:>16,.0f}" if column in ways else f"{'-':>16}" for column in COLUMNS)
+        print(f"{name:<22}{cells}")
+
+
+GOALS = (
+    ("closed", "recloser", 1.0),
+    ("rejected", "recloser", 0.75),
+    ("rejected", "recloser, hashing", 0.75),
+    ("closed", "recloser, hashing", 6.0),
+    ("closed async", "recloser", 1.0),
+    ("rejected async", "recloser", 0.75),
+    ("closed async", "recloser, hashing", 6.0),
+)
+"""At most so many times circuitbreaker's figure; the async ones are ours to watch, nobody set them."""
+
+
+def print_ratios(figures: Figures) -> None:
+    """Ours over circuitbreaker's, beside the goal."""
+    for way, name, goal in GOALS:
+        theirs, ours = figures["circuitbreaker"].get(way), figures[name].get(way)
+        if ours is not None and theirs:
+            verdict = "reached" if ours / theirs <= goal else "MISSED"
+            print(f"{name + ', ' + way:<36}{ours / theirs:>6.2f} x circuitbreaker   goal {goal:.2f}   {verdict}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=5_000, help="calls a round")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--memory-calls", type=int, default=1_000_000, help="0 leaves the memory out")
+    args = parser.parse_args()
+    logging.getLogger("recloser").setLevel(logging.CRITICAL)
+    found, missing = contenders()
+    print(f"Python {sys.version.split()[0]}, best of {args.rounds} rounds of {args.calls} calls")
+    figures = measure(found, args.calls, args.rounds)
+    print_table(figures)
+    for name in missing:
+        print(f"not measured: {name}")
+    if "circuitbreaker" in figures:
+        print_ratios(figures)
+    if args.memory_calls:
+        off, on = growth(args.memory_calls, False), growth(args.memory_calls, True)
+        print(f"memory blocks left by {args.memory_calls:,} further calls: {off:+,}, hashing {on:+,}")
+
+
+if __name__ == "__main__":
+    main()

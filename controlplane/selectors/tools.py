@@ -1,0 +1,137 @@
+"""Tools for people: which there are, what stands behind them, what is decided, and what proving one down takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Prefetch, QuerySet, Sum
+from recloser.core.policy import Resolved, RunPolicy
+
+from controlplane.delivery import resolve
+from controlplane.evidence.outcomes import failed
+from controlplane.models import Dependency, Environment, Observation, PolicyRevision, Run, Tool, Trip
+
+MEASURED_OVER = timedelta(hours=24)
+RECENT_TRIPS = 8
+REVISIONS = 20
+SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """One tool, and what its policy comes to."""
+
+    tool: Tool
+    resolved: Resolved[RunPolicy]
+
+    @property
+    def policy(self) -> RunPolicy:
+        """The policy in force."""
+        return self.resolved.policy
+
+    @property
+    def decided(self) -> bool:
+        """Whether anyone has decided what a run does without it."""
+        return self.policy.degraded_behaviour != "undecided"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a person: its class was not confirmed, or nobody has decided."""
+        return not self.tool.class_confirmed
+
+
+def tools(environment: Environment) -> list[ToolRow]:
+    """Every tool, those that wait for a person first."""
+    published = resolve.published(environment.pk)
+    rows = [_row(tool, published) for tool in _of(environment)[:SHOWN]]
+    return sorted(rows, key=lambda row: (not row.waits, row.tool.name))
+
+
+def find(environment: Environment, name: str) -> ToolRow | None:
+    """The tool of that name."""
+    tool = _of(environment).filter(name=name).first()
+    return _row(tool, resolve.published(environment.pk)) if tool else None
+
+
+def _row(tool: Tool, published: resolve.Published) -> ToolRow:
+    return ToolRow(tool, published.run(tool.pk, resolve.character_of([tool])))
+
+
+def _of(environment: Environment) -> QuerySet[Tool]:
+    behind = Prefetch("dependencies", Dependency.objects.order_by("slug"))
+    rows = Tool.objects.filter(environment=environment).select_related("environment", "discovered_by__agent")
+    return rows.prefetch_related(behind).order_by("name")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is typical of the runs and calls of a tool; None where nothing was reported."""
+
+    step_limit: int | None
+    """The commonest step limit that its runs declare."""
+    attempts: float | None
+    """HTTP attempts that a failed call took, on average, over the last 24 hours."""
+
+
+def measured(tools: Iterable[Tool], environment: Environment, now: datetime) -> Measured:
+    """For the figures beside the thresholds."""
+    given = list(tools)
+    return Measured(_step_limit(given, environment), _attempts(given, now))
+
+
+def _step_limit(given: list[Tool], environment: Environment) -> int | None:
+    recent = Run.objects.filter(environment=environment, step_limit__isnull=False).order_by("-started_at")
+    names = {tool.name for tool in given}
+    counts: dict[int, int] = {}
+    for limit, declared in recent.values_list("step_limit", "tools")[:200]:
+        if limit is not None and isinstance(declared, list) and names.intersection(map(str, declared)):
+            counts[limit] = counts.get(limit, 0) + 1
+    return max(counts, key=lambda limit: (counts[limit], limit)) if counts else None
+
+
+def _attempts(given: list[Tool], now: datetime) -> float | None:
+    """From slices in which every call failed: only there is it known whose attempts they were."""
+    rows = Observation.objects.filter(
+        dependency_id__in={row.pk for tool in given for row in tool.dependencies.all()},
+        tool_id__in=[tool.pk for tool in given],
+        received_at__gte=now - MEASURED_OVER,
+        ok=0,
+        empty=0,
+        semantic_error=0,
+    )
+    found = rows.order_by().aggregate(attempts=Sum("attempts"), calls=Sum(failed()))
+    return found["attempts"] / found["calls"] if found["calls"] else None
+
+
+def recent_trips(tool: Tool) -> list[Trip]:
+    """The last trips of a tool, newest first."""
+    rows = Trip.objects.filter(tool=tool, environment=tool.environment_id).select_related(
+        "dependency", "tool", "worker"
+    )
+    return list(rows[:RECENT_TRIPS])
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one tool or dependency sets by itself, and how that came about."""
+
+    revisions: list[PolicyRevision]
+
+    @property
+    def published(self) -> PolicyRevision | None:
+        """The revision in force, if it sets anything."""
+        return next((row for row in self.revisions if row.status == PolicyRevision.Status.PUBLISHED), None)
+
+    @property
+    def number(self) -> int:
+        """Of the revision in force; 0 without one."""
+        return self.published.number if self.published else 0
+
+
+def layer(*, tool: Tool | None = None, dependency: Dependency | None = None) -> Layer:
+    """The revisions of one owner, newest first."""
+    level = PolicyRevision.Level.TOOL if tool else PolicyRevision.Level.DEPENDENCY
+    rows = PolicyRevision.objects.filter(level=level, tool=tool, dependency=dependency)
+    return Layer(list(rows.order_by("-number")[:REVISIONS]))

@@ -1,0 +1,155 @@
+"""The policy editor of a tool and of a dependency: each value with its origin, published with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+from recloser.core.policy import Level
+
+from controlplane import clock
+from controlplane.delivery import resolve
+from controlplane.models import Dependency, Environment, PolicyRevision, Tool
+from controlplane.permissions import EDIT_POLICY
+from controlplane.selectors import tools as selector
+from controlplane.services import policies
+from controlplane.services.errors import Refused
+from dashboard import derived, places, policy_form, told
+from dashboard.access import actor, needs
+from dashboard.forms import add_refusal
+from dashboard.policy_form import PolicyForm
+from dashboard.respond import respond
+from dashboard.views.tools import find
+
+PREVIEW = "preview"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose layer is edited: a tool's run policy, or a dependency's circuit policy."""
+
+    environment: Environment
+    level: Level
+    back: str
+    tool: Tool | None = None
+    dependency: Dependency | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.tool.name if self.tool else str(self.dependency)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """As the service wants to know it."""
+        level = PolicyRevision.Level.TOOL if self.tool else PolicyRevision.Level.DEPENDENCY
+        return {"level": level.value, "tool": self.tool, "dependency": self.dependency}
+
+    def resolved(self, published: resolve.Published) -> Any:
+        """What its policy comes to with these layers."""
+        if self.tool is not None:
+            return published.run(self.tool.pk, resolve.character_of([self.tool]))
+        assert self.dependency is not None
+        return published.circuit(self.dependency.pk, resolve.character_of(self.dependency.tools.all()))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(EDIT_POLICY)
+def tool_policy(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
+    """A tool's thresholds, actions and texts inside a run."""
+    here = places.named(environment)
+    row = find(here, tool).tool
+    back = reverse("dashboard:tool", args=[here.slug, row.name])
+    return _edit(request, Owner(here, Level.TOOL, back, tool=row))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(EDIT_POLICY)
+def dependency_policy(request: HttpRequest, environment: str, dependency: str) -> HttpResponse:
+    """The thresholds and timing of a dependency's shared circuit."""
+    here = places.named(environment)
+    row = places.circuit(here, dependency).dependency
+    back = reverse("dashboard:circuit", args=[here.slug, row.slug])
+    return _edit(request, Owner(here, Level.CIRCUIT, back, dependency=row))
+
+
+def _edit(request: HttpRequest, owner: Owner) -> HttpResponse:
+    layer = selector.layer(tool=owner.tool, dependency=owner.dependency)
+    own = _shown_values(request, layer)
+    form = PolicyForm(owner.level, request.POST or None, own=own)
+    previewing = request.method == "POST" and request.POST.get("do") == PREVIEW
+    if previewing:
+        form.fields["reason"].required = False
+    valid = request.method == "POST" and form.is_valid()
+    if valid and not previewing and _published(request, owner, form):
+        messages.success(request, f"The policy of {owner.name} is published. Agents hear of it at once.")
+        return redirect(owner.back)
+    status = 422 if form.is_bound and form.errors else 200
+    context = _context(owner, layer, form, own) | {"previewing": previewing and valid}
+    context["base"] = request.POST.get("base") or layer.number
+    return respond(request, "policy", places.frame(owner.environment, "tools", **context), part="page", status=status)
+
+
+def _shown_values(request: HttpRequest, layer: selector.Layer) -> dict[str, Any]:
+    """What the inputs hold at first: the layer in force, or an earlier revision that is to be brought back."""
+    wanted = request.GET.get("revision", "")
+    earlier = next((row for row in layer.revisions if str(row.number) == wanted), None)
+    shown = earlier or layer.published
+    return dict(shown.values) if shown else {}
+
+
+def _published(request: HttpRequest, owner: Owner, form: PolicyForm) -> bool:
+    """Publish, unless somebody was faster: then nothing is overwritten unseen."""
+    with transaction.atomic():
+        Environment.objects.select_for_update(no_key=True).get(pk=owner.environment.pk)
+        number = selector.layer(tool=owner.tool, dependency=owner.dependency).number
+        if request.POST.get("base") != str(number):
+            form.add_error(
+                None, f"Revision {number} was published meanwhile: load the page anew, look, and decide again."
+            )
+            return False
+        try:
+            policies.publish(
+                environment=owner.environment, **owner.place, values=form.values, reason=form.cleaned_data["reason"],
+                actor=actor(request), now=clock.now(),
+            )  # fmt: skip
+        except Refused as refused:
+            add_refusal(form, refused)
+            return False
+    return True
+
+
+def _context(owner: Owner, layer: selector.Layer, form: PolicyForm, own: dict[str, Any]) -> dict[str, Any]:
+    published = list(
+        PolicyRevision.objects.filter(environment=owner.environment, status=PolicyRevision.Status.PUBLISHED)
+    )
+    above = [row for row in published if layer.published is None or row.pk != layer.published.pk]
+    in_force, inherited = (owner.resolved(resolve.Published(rows)) for rows in (published, above))
+    values = form.values if form.is_bound and not form.errors else own
+    draft = resolve.Published([*above, _draft(owner, values)])
+    return {
+        "owner": owner,
+        "form": form,
+        "groups": policy_form.rows(form, in_force, inherited, own),
+        "revisions": layer.revisions,
+        "number": layer.number,
+        "notice": told.preview(owner.tool, draft) if owner.tool else None,
+        "proof": _proof(owner, draft),
+    }
+
+
+def _draft(owner: Owner, values: dict[str, Any]) -> PolicyRevision:
+    return PolicyRevision(environment=owner.environment, **owner.place, values=values)
+
+
+def _proof(owner: Owner, draft: resolve.Published) -> derived.Proof | None:
+    if owner.tool is None:
+        return None
+    seen = selector.measured([owner.tool], owner.environment, clock.now())
+    return derived.of_tool(owner.resolved(draft).policy, seen)

@@ -1,0 +1,131 @@
+"""Tools: which there are, one in full, and its class, owner and dependencies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+from recloser.core.types import SideEffectClass
+
+from controlplane.delivery import resolve
+from controlplane.models import Environment
+from controlplane.permissions import EDIT_POLICY
+from controlplane.selectors import circuits, named
+from controlplane.selectors import tools as selector
+from controlplane.selectors.tools import ToolRow
+from controlplane.services import catalogue
+from dashboard import derived, places, policy_rows, told, words
+from dashboard.access import actor, needs
+from dashboard.respond import respond
+from dashboard.views import sheets
+from dashboard.views.sheets import Sheet
+
+
+@needs()
+def tools(request: HttpRequest) -> HttpResponse:
+    """Every tool of one environment, those that wait for a person first."""
+    environment = places.chosen(request)
+    if environment is None:
+        return respond(request, "empty", places.frame(None, "tools"), part="page")
+    with circuits.snapshot() as now:
+        found = selector.tools(environment)
+        context = {"found": found, "waiting": sum(row.waits for row in found), "now": now}
+        return respond(request, "tools", places.frame(environment, "tools", **context))
+
+
+@needs()
+def tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
+    """What it is, what stands behind it, what is decided, its thresholds with origins, what proving it down takes."""
+    here = places.named(environment)
+    with circuits.snapshot() as now:
+        row = find(here, tool)
+        published = resolve.published(here.pk)
+        context = {
+            "row": row,
+            "policy_rows": policy_rows.of_run(row.resolved),
+            "proof": derived.of_tool(row.policy, selector.measured([row.tool], here, now)),
+            "notice": told.preview(row.tool, published),
+            "standings": _standings(row, published, now),
+            "trips": selector.recent_trips(row.tool),
+            "now": now,
+        }
+        return respond(request, "tool", places.frame(here, "tools", **context))
+
+
+def _standings(row: ToolRow, published: resolve.Published, now: Any) -> list[circuits.Standing]:
+    """The circuits behind it."""
+    rows = circuits.of_environment(row.tool.environment).filter(dependency__in=row.tool.dependencies.all())
+    return [
+        circuits.standing(
+            one,
+            published.circuit(one.dependency.pk, resolve.character_of(one.dependency.tools.all())).policy.delivery,
+            now,
+        )
+        for one in rows
+    ]
+
+
+def find(environment: Environment, name: str) -> ToolRow:
+    """The tool of that name in that environment; a misspelt one is an error that says what was perhaps meant."""
+    row = selector.find(environment, name)
+    if row is None:
+        try:
+            named.tool(environment, name)
+        except named.Unknown as unknown:
+            raise Http404(f"{words.sentence(unknown.message)}: {unknown.mend}.") from None
+        raise Http404(f"There is no tool {name[:60]!r}.")
+    return row
+
+
+class ToolForm(forms.Form):
+    """What an operator says of a tool; choosing a class confirms it."""
+
+    side_effect = forms.ChoiceField(
+        label="Side-effect class",
+        choices=[(each.value, words.sentence(words.CLASSES[each.value])) for each in SideEffectClass],
+        help_text="What one call does to the world. Choosing a class confirms it.",
+    )
+    costly = forms.BooleanField(required=False, label="Each call costs money: one step stricter")
+    owner = forms.CharField(required=False, max_length=100, help_text="The team that answers for it.")
+    operation = forms.CharField(
+        required=False, max_length=200, help_text="The part of the dependency that it uses; a probe names it too."
+    )
+    dependencies = forms.CharField(
+        max_length=2000, help_text="What stands behind it, with commas between. It is callable when all of them are."
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """As the service takes them."""
+        data = dict(self.cleaned_data)
+        data["dependencies"] = [part.strip() for part in data["dependencies"].split(",") if part.strip()]
+        return data
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(EDIT_POLICY)
+def edit_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
+    """Confirm a tool's class, name its owner, say what stands behind it."""
+    here = places.named(environment)
+    row = find(here, tool).tool
+    sheet = Sheet(
+        title=f"What {row.name} is",
+        consequence="Agents hear of it at once. A laxer class brings laxer thresholds; until a class is confirmed "
+        "it is handled as a possible side effect.",
+        button="Confirm",
+        back=reverse("dashboard:tool", args=[here.slug, row.name]),
+        section="tools",
+    )
+    initial = {
+        "side_effect": row.side_effect, "costly": row.costly, "owner": row.owner, "operation": row.operation,
+        "dependencies": ", ".join(each.slug for each in row.dependencies.all()),
+    }  # fmt: skip
+    form = ToolForm(request.POST or None, initial=initial)
+
+    def act(data: dict[str, Any]) -> str:
+        catalogue.edit_tool(tool=row, changes=form.changes(), actor=actor(request))
+        return f"{row.name} is {words.CLASSES[data['side_effect']]}."
+
+    return sheets.handle(request, here, sheet, form, act)
