@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 MANAGE := $(VENV)/python manage.py
-PYTEST_ARGS ?= -q
+PYTEST_ARGS ?= -q -n auto --maxprocesses 4 --dist loadfile
 COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
