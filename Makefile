@@ -2,11 +2,13 @@
 PYTHON ?= python3
 VENV := .venv/bin
 MANAGE := $(VENV)/python manage.py
-PYTEST_ARGS ?= -q
+PYTEST_ARGS ?= -q -n auto --maxprocesses 4 --dist loadfile
+# Modules that the benches share.
+BENCH_PARTS := __init__ bare stage vendor
 COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up test demo screenshots check lint types format docs lock clean reset
+.PHONY: bench help setup setup-dev up test demo screenshots check lint types format docs lock clean reset
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,11 +22,17 @@ setup-dev: ## Make .venv with what the tests and linters need too
 up: setup ## Run everything on this machine until Ctrl-C: servers, web, scheduler, worker
 	@exec $(VENV)/python -m deploy.local up
 
-test: check ## Run the linters and all tests (PYTEST_ARGS="-k name" narrows the tests)
-	@$(VENV)/python -m pytest $(PYTEST_ARGS)
+test: check ## Run the linters and all tests, those in a browser in a process of their own
+	@$(VENV)/python -m pytest -q tests/e2e
+	@$(VENV)/python -m pytest $(PYTEST_ARGS) --ignore=tests/e2e
 
 demo: setup ## Show an outage from beginning to end on recorded runs (CHECK=1: headless, as JSON)
 	@exec $(VENV)/python -m demo $(if $(CHECK),--check)
+
+bench: setup-dev ## Print what things cost beside their bare counterparts (minutes; figures, no verdict)
+	@$(VENV)/uv pip install --quiet -r bench/requirements.txt
+	@for script in $(filter-out $(BENCH_PARTS),$(basename $(notdir $(wildcard bench/*.py)))); do \
+		echo "== bench.$$script"; $(VENV)/python -m bench.$$script || exit 1; done
 
 screenshots: setup-dev ## Take every page light, dark and on a phone, from a night made up (OUT=folder)
 	@RECLOSER_SHOTS="$(if $(OUT),$(OUT),docs/images/pages)" $(VENV)/python -m pytest -q tests/e2e/test_screenshots.py

@@ -43,7 +43,11 @@ class Vendor:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stood_at = time.time()
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            writer.close()  # the caller gave up before it had sent anything
+            return
         self.seen.setdefault(head.split(b" ", 2)[1].decode().lstrip("/"), stood_at)
         writer.write(ANSWER)
         await writer.drain()

@@ -159,13 +159,13 @@ def add_agent(request: HttpRequest, environment: str) -> HttpResponse:
     if not form.is_valid():
         return sheets.show(request, here, sheet, form)
     common: dict[str, Any] = {"environment": here, "actor": actor(request), "now": clock.now()}
-    try:
-        with transaction.atomic():
+    with transaction.atomic():
+        try:
             agent = catalogue.create_agent(**form.cleaned_data, **common)
-            _, token = access.issue_key(agent=agent, label="first key", **common)
-    except Refused as refused:
-        add_refusal(form, refused)
-        return sheets.show(request, here, sheet, form)
+        except Refused as refused:  # what the service wrote down of it is kept: the transaction ends well
+            add_refusal(form, refused)
+            return sheets.show(request, here, sheet, form)
+        _, token = access.issue_key(agent=agent, label="first key", **common)
     return sheets.shown_once(request, here, sheet, token, agent=agent)
 
 

@@ -21,7 +21,7 @@ LEVELS = {
 HOLDERS = {"circuit": CIRCUIT_FIELDS, "run": RUN_FIELDS}
 WAITING = frozenset(
     {
-        *("permits", "permit_candidates", "permit_wait_ms", "untestable_alert_s"),
+        *("permits", "permit_candidates", "permit_wait_ms"),
         *("vantage_points", "vantage_quorum", "ramp", "ramp_step_s"),
         *("budget_burn", "budget_burn_action"),
     }

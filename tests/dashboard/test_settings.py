@@ -326,6 +326,8 @@ def test_an_agent_that_is_there_already_is_refused_and_no_key_is_left(cast, as_)
 
     assert answer.context["form"].errors.keys() == {"slug"}
     assert AgentKey.objects.count() == before
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.actor, entry.accepted) == ("create_agent", "ada", False)
 
 
 def test_settings_cost_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):

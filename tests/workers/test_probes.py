@@ -1,14 +1,17 @@
 """Probes: saved, tried out, taken by one Celery worker and no other."""
 
 import json
+import threading
+import time
 
 import pytest
 
-from controlplane import secrets
+from controlplane import background, secrets
 from controlplane.models import AuditEntry, Circuit, Probe, ProbeRound, ProbeTest
 from controlplane.services import circuits, probes
 from controlplane.services.errors import Refused
 from tests.factories import NOON
+from tests.workers.processes import until
 from tests.workers.stage import staged
 from tests.workers.vendor import hang
 from workers.tasks.probes import run_rounds, run_tests
@@ -93,6 +96,28 @@ def test_a_probe_that_we_began_too_late_says_nothing_against_the_vendor(stage, v
 
     kept = ProbeRound.objects.get()
     assert (kept.verdict, kept.answered["cause"]) == ("inconclusive", "gate")
+
+
+def test_a_time_limit_that_a_busy_process_notices_late_says_nothing_against_the_vendor(stage, vendor):
+    vendor.routes["/slow"] = hang
+    save(stage, f"{vendor.url}/slow", time_limit_s=0.5)
+    stage.open()
+    ids = granted()
+    busy = threading.Thread(target=lambda: until(lambda: vendor.seen) and background.submit(_hog()).result())
+    busy.start()
+    run_rounds(ids)
+    busy.join()
+
+    kept = ProbeRound.objects.get()
+    assert (kept.verdict, kept.answered["cause"]) == ("inconclusive", "gate")
+    assert "too busy" in kept.answered["detail"]
+
+
+async def _hog():
+    """Work that leaves the event loop no time."""
+    ends = time.monotonic() + 1.5
+    while time.monotonic() < ends:
+        pass
 
 
 def test_p06_a_probe_of_another_operation_does_not_close(stage, vendor):

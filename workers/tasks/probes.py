@@ -21,6 +21,8 @@ from workers.probers.answer import Findings
 LEASE_MARGIN_S = 0.5
 """What is left of a lease for writing the verdict down."""
 
+STARVED_S = 0.5
+"""A time limit that is noticed so late says that this process had no time, not that the vendor took it."""
 GATHER_S = 0.02
 """How long the first verdict of several waits for more."""
 
@@ -87,6 +89,8 @@ async def _ask(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
     found = await http.ask(job.spec, job.secrets, GuardedBackend(networks), time_limit_s=limit)
     if found.fault is Fault.TIMEOUT and limit < job.spec.time_limit_s:
         found.fault, found.detail = Fault.GATE, "too little was left of the lease to wait as long as the probe may take"
+    elif found.fault is Fault.TIMEOUT and (found.took_ms or 0.0) > (limit + STARVED_S) * 1000:
+        found.fault, found.detail = Fault.GATE, "this Celery worker was too busy to say whose fault the silence was"
     return found
 
 
