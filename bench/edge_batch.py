@@ -2,8 +2,8 @@
 
     python -m bench.edge_batch [--seconds 4] [--rounds 5] [--connections 32]
 
-Three kinds of batch: all good; every one failing with its circuit closed (so every one must be judged); every one
-failing with its circuit open.
+Two kinds of batch: all good, and every one failing. The policy only watches, so the circuit stays closed and has to be
+judged all the while.
 """
 
 from __future__ import annotations
