@@ -33,3 +33,14 @@ def _tables_without_a_model_of_their_own(request, django_db_blocker):
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("TRUNCATE audit_entry, observation")
         cursor.execute("SET session_replication_role = origin")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker):
+    """A process that a test ended may hold its connections a moment longer than the database is to live."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

@@ -29,7 +29,7 @@ from recloser.classify import FLAT, Classifier, Reading
 from recloser.config_sync import Config, Snapshot, ToolRule
 from recloser.core.budget import Reservation, Spend
 from recloser.core.degrade import Degradation, degradation, disclosed, disclosure
-from recloser.core.fingerprint import call_key, result_key, short_key, told
+from recloser.core.fingerprint import SHORT, call_key, result_key, short_key, told
 from recloser.core.policy import RunPolicy
 from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
 from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope
@@ -675,7 +675,20 @@ class Run:
         ended = monotonic()
         if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
             return self._returned(_late(tap, step, began, key), result, ended, None)
-        return self._compared(tap, step, key, began, result, ended)
+        try:
+            text = result.strip() if type(result) is str else None
+            content = "=" + text if text is not None and len(text) <= SHORT else result_key(result, self._salt)
+            with self._lock:
+                decisions = NOTHING if self._result is not None else self._state.worked(tap.name, step, key, content)
+            seen = self._seen
+            seen.append((tap, step, began, ended, key, content))
+            if len(seen) > FOLD_AT:
+                self._client.fold()
+            if decisions:
+                self._decided(decisions, tap, step, began, key, ended)
+        except Exception:
+            log.exception("recloser: a finished call could not be counted")
+        return result
 
     def _compare(
         self, tap: Tap, args: Any, step: int | None, idempotency_key: str | None
@@ -695,23 +708,26 @@ class Run:
 
     def _compared(self, tap: Tap, step: int | None, key: str | None, began: float, result: Any, ended: float) -> Any:
         """Count a call that went well, and judge whether it brought anything new."""
-        decisions = NOTHING
         try:
             content = result_key(result, self._salt)
             with self._lock:
-                if self._result is None:
-                    decisions = self._state.worked(tap.name, step, key, content)
-                    if decisions:
-                        self._lose(decisions, ended)
+                decisions = NOTHING if self._result is not None else self._state.worked(tap.name, step, key, content)
             seen = self._seen
             seen.append((tap, step, began, ended, key, content))
             if len(seen) > FOLD_AT:
                 self._client.fold()
             if decisions:
-                self._tell(decisions, _late(tap, step, began, key))
+                self._decided(decisions, tap, step, began, key, ended)
         except Exception:
             log.exception("recloser: a finished call could not be counted")
         return result
+
+    def _decided(
+        self, decisions: tuple[RunDecision, ...], tap: Tap, step: int | None, began: float, key: str | None, at: float
+    ) -> None:
+        with self._lock:
+            self._lose(decisions, at)
+        self._tell(decisions, _late(tap, step, began, key))
 
     # -- a call and what became of it
 

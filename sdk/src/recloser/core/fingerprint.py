@@ -19,7 +19,8 @@ SHORT = 200
 FEW = 8
 DEEPEST = 60
 MOST_NODES = 50_000
-_WIDE, _NARROW = 2**63, -(2**63)
+_WIDE = 10**17
+_DIGITS = 16
 _AS_TEXT = frozenset({"decimal", "fractions", "datetime", "uuid", "pathlib", "ipaddress"})
 
 
@@ -204,44 +205,40 @@ def short_key(args: dict[Any, Any]) -> str | None:
     """Few flat arguments as one text, by sorted names; None where they are not few, not short, or not flat."""
     if len(args) > FEW:
         return None
-    parts = []
+    parts = ["="]
     try:
         for name in sorted(args):
             value = args[name]
-            kind = type(value)
             parts.append(name)
-            if kind is str:
+            if type(value) is str:
                 value = value.strip()
                 if len(value) > SHORT:
                     return None
                 parts.append(":")
                 parts.append(value)
             else:
-                number = str(value) if kind is int and _NARROW < value < _WIDE else _short_number(value)
-                if number is None:
+                number = str(value) if type(value) is int else _written(value)
+                if len(number) > _DIGITS:
                     return None
                 parts.append("=")
                 parts.append(number)
         text = "\n".join(parts)
-    except TypeError:  # not all of the names are texts
+    except (TypeError, ValueError):  # not all of the names are texts; no number, or one without end
         return None
-    if text.count("\n") != len(parts) - 1 and parts:
-        return None  # a text of several lines: it could be read in two ways
-    return "=" + text
+    return text if text.count("\n") == 3 * len(args) else None  # else a text of several lines: it reads in two ways
 
 
-def _short_number(value: Any) -> str | None:
-    """A number, a truth value or nothing at all, as it is written; None where it is none of these, or too wide."""
-    kind = type(value)
-    if kind is int:
-        return str(value) if _NARROW < value < _WIDE else None
-    if kind is float:
-        if not _NARROW < value < _WIDE:  # not a number is not between anything, either
-            return None
-        return str(int(value) if value == int(value) else value)
-    if kind is bool:
+def _written(value: Any) -> str:
+    """A number that is no integer, a truth value, or nothing at all. Raises `TypeError` on anything else."""
+    if type(value) is float:
+        if not -_WIDE < value < _WIDE:  # not a number is not between anything, either
+            raise TypeError
+        return str(int(value)) if value == int(value) else str(value)
+    if type(value) is bool:
         return "T" if value else "F"
-    return "~" if value is None else None
+    if value is None:
+        return "~"
+    raise TypeError
 
 
 def result_key(result: Any, salt: bytes) -> str | None:

@@ -255,7 +255,13 @@ class RunState:
         else:
             self._failed(entry, outcome, own_step, step, fingerprint, at_fault, found)
         seen = result if outcome is _OK else _failed_result(outcome, result)
-        self._repeats(entry, fingerprint, seen, step, found)
+        limit = entry.identical_limit
+        if limit is not None and fingerprint is not None and seen is not None:
+            count = entry.repeats.saw(fingerprint, seen)
+            if count >= limit:
+                self._identical(entry, fingerprint, count, limit, step, found)
+        if self._circles is not None and (names := self._circles.saw(tool, fingerprint, seen)):
+            self._oscillated(entry, names, step, found)
         if self._standstill is not None:
             self._stood_still(self._standstill, entry, outcome, own_step, step, result, progress, found)
         return tuple(found) if found else NOTHING
@@ -268,24 +274,19 @@ class RunState:
         own_step: Hashable = self._own_step() if step is None else step
         found: list[RunDecision] = []
         self._succeeded(entry)
-        self._repeats(entry, fingerprint, result, step, found)
+        limit = entry.identical_limit
+        if limit is not None and fingerprint is not None and result is not None:
+            count = entry.repeats.saw(fingerprint, result)
+            if count >= limit:
+                self._identical(entry, fingerprint, count, limit, step, found)
+        if self._circles is not None and (names := self._circles.saw(tool, fingerprint, result)):
+            self._oscillated(entry, names, step, found)
         still = self._standstill
         if still is not None and not still.supplied:
             count = still.call(own_step, True, result)
             if self._told or count >= (self._policy.no_progress_steps or 0):
                 self._judge_standstill(entry, count, step, found)
         return tuple(found) if found else NOTHING
-
-    def _repeats(
-        self, entry: _Tool, call: Hashable, result: Hashable, step: int | None, found: list[RunDecision]
-    ) -> None:
-        limit = entry.identical_limit
-        if limit is not None and call is not None and result is not None:
-            count = entry.repeats.saw(call, result)
-            if count >= limit:
-                self._identical(entry, call, count, limit, step, found)
-        if self._circles is not None and (names := self._circles.saw(entry.name, call, result)):
-            self._oscillated(entry, names, step, found)
 
     def _own_step(self) -> Hashable:
         self._serial += 1
