@@ -39,8 +39,9 @@ class Mark:
         self.attempts = attempts
 
 
-Line = tuple["Tap | Mark", "int | None", float, float, "str | None", "str | None"]
-"""Whose call, in which step, began, ended, key of the arguments, key of the result."""
+Line = tuple[Any, ...]
+"""Whose call (a `Tap` or a `Mark`), in which step, began, ended; where calls are compared, the keys of arguments and
+result, too."""
 
 Seen = tuple[
     None,
@@ -111,7 +112,7 @@ class Counter:
                 self._end_streak(rule, tap, lines)
 
     def _end_streak(self, rule: DependencyRule, tap: Tap, lines: list[Line]) -> None:
-        for _, step, began, ended, _, _ in lines:
+        for _, step, began, ended, *_ in lines:
             self._judge(rule, tap.rule, tap.run, step, began, ended, Outcome.OK, None)
             if not self._breakers.failing(rule.name):
                 return

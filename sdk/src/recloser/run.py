@@ -302,7 +302,7 @@ class Run:
         if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
             return self._returned(_late(tap, step, began, None), result, ended, None)
         seen = self._seen
-        seen.append((tap, step, began, ended, None, None))
+        seen.append((tap, step, began, ended))
         if len(seen) > FOLD_AT:
             self._client.fold()
         return result
@@ -359,7 +359,7 @@ class Run:
         if not tap.plain:
             return self._compared(tap, step, key, began, result, ended)
         seen = self._seen
-        seen.append((tap, step, began, ended, None, None))
+        seen.append((tap, step, began, ended))
         if len(seen) > FOLD_AT:
             self._client.fold()
         return result
@@ -634,7 +634,7 @@ class Run:
 
     def _answered_again(self, tap: Tap, answer: dict[str, Any]) -> dict[str, Any]:
         now, seen = monotonic(), self._seen
-        seen.append((tap, self._step, now, now, None, None))
+        seen.append((tap, self._step, now, now))
         if len(seen) > FOLD_AT:
             self._client.fold()
         return answer.copy()
@@ -1106,7 +1106,8 @@ def _late(tap: Tap, step: int | None, began: float, key: str | None) -> _Ticket:
 def _lines(log: Iterable[Line], salt: bytes) -> Iterable[dict[str, Any]]:
     """The step log as the wire has it; calls are numbered within their step."""
     step, call = object(), 0
-    for mark, number, began, ended, args, result in log:
+    for mark, number, began, ended, *keys in log:
+        args, result = keys or (None, None)
         call = call + 1 if number == step else 0
         step = number
         yield {
