@@ -1,6 +1,6 @@
 """What one guarded call costs, beside other breakers: closed and rejected, sync and async, hashing on and off.
 
-    python -m bench.sdk_hot_path [--rounds 100] [--memory-calls 1000000]
+    python -m bench.sdk_hot_path [--calls 10000] [--rounds 25] [--memory-calls 1000000]
 
 Every contender is measured once a round, in turn, so that a noisy moment hits all of them alike; the best round counts.
 Ours tells a control plane that is away: what it counts is folded into the outbox within the time measured.
@@ -30,7 +30,7 @@ from recloser.core.types import SideEffectClass
 Timed = Callable[[int], float]
 NOBODY = "http://127.0.0.1:9"
 KEY = "rcl_bench_key"
-DISTINCT = 2_100
+LEAST = 2_100
 """More different calls than a run remembers, so that none is a repetition."""
 READY = {"query": "acme", "page": 3}
 
@@ -334,12 +334,12 @@ def print_ratios(figures: Figures) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=DISTINCT, help=f"calls a round, at most {DISTINCT}")
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--calls", type=int, default=10_000, help=f"calls a round, at least {LEAST}")
+    parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--memory-calls", type=int, default=1_000_000, help="0 leaves the memory out")
     args = parser.parse_args()
     logging.getLogger("recloser").setLevel(logging.CRITICAL)
-    args.calls = min(args.calls, DISTINCT)
+    args.calls = max(args.calls, LEAST)
     found, missing = contenders()
     print(f"Python {sys.version.split()[0]}, best of {args.rounds} rounds of {args.calls} calls")
     figures = measure(found, args.calls, args.rounds)

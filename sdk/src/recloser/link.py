@@ -367,7 +367,9 @@ class Link:
         except Refused as refused:
             return self._refused(refused)
         except (Unreachable, ValueError, LookupError, TypeError, RecursionError) as problem:
-            return self._unreachable(problem)
+            self._unreachable(problem)
+            self._urgent_at = self._closed_until  # what is in flight waits for no flush
+            return None
         self._answered()
         self._batch_not_before = 0.0
         if not acknowledged:
@@ -440,6 +442,7 @@ class Link:
             self._closed_until = now + SLOWED_S * random.uniform(0.9, 1.1)  # noqa: S311
         elif refused.status in (429, 503) or refused.status >= 500:
             self._batch_not_before = now + (refused.retry_after_s or 0.0) + self._storage.next()
+            self._urgent_at = self._batch_not_before  # what is in flight waits for no flush
         else:
             self._batch_not_before = now + SLOWED_S
 
