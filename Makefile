@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv/bin
 MANAGE := $(VENV)/python manage.py
 PYTEST_ARGS ?= -q -n auto --maxprocesses 4 --dist loadfile
+# Tests in a process of their own: a database as the migrations made it; a browser, whose loop would stay in the way.
+APART := tests/controlplane/services/test_partitions.py tests/e2e
 # Modules that the benches share.
 BENCH_PARTS := __init__ bare stage vendor
 COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
@@ -23,8 +25,8 @@ up: setup ## Run everything on this machine until Ctrl-C: servers, web, schedule
 	@exec $(VENV)/python -m deploy.local up
 
 test: check ## Run the linters and all tests, those in a browser in a process of their own
-	@$(VENV)/python -m pytest -q tests/e2e
-	@$(VENV)/python -m pytest $(PYTEST_ARGS) --ignore=tests/e2e
+	@$(VENV)/python -m pytest -q $(APART)
+	@$(VENV)/python -m pytest $(PYTEST_ARGS) $(addprefix --ignore=,$(APART))
 
 demo: setup ## Show an outage from beginning to end on recorded runs (CHECK=1: headless, as JSON)
 	@exec $(VENV)/python -m demo $(if $(CHECK),--check)

@@ -33,6 +33,11 @@ def needs(module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
 
 
+def _plain_environment() -> dict[str, str]:
+    """Ours without Django's settings, which a whole test run names and which an agent's machine does not have."""
+    return {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+
+
 @pytest.fixture
 def started(plane: FakeControlPlane, tmp_path: Path) -> Iterator[object]:
     """Start programs that find `app.py` beside them and the control plane in their environment."""
@@ -42,7 +47,7 @@ def started(plane: FakeControlPlane, tmp_path: Path) -> Iterator[object]:
     def start(source: str, *command: str) -> subprocess.Popen[bytes]:
         (tmp_path / "app.py").write_text(textwrap.dedent(source), "utf-8")
         environment = {
-            **os.environ, "RECLOSER_URL": plane.url, "RECLOSER_KEY": plane.key, "RECLOSER_INSTANCE": "pod-1",
+            **_plain_environment(), "RECLOSER_URL": plane.url, "RECLOSER_KEY": plane.key, "RECLOSER_INSTANCE": "pod-1",
             "RECLOSER_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path),
         }  # fmt: skip
         log = (tmp_path / "log").open("wb")
