@@ -105,7 +105,7 @@ def test_status_says_all_that_an_operator_asks(plane, connect):
 
     plane.__exit__()
     client.run().call("mail", {}, working)
-    assert until(lambda: client.status()["config"]["stale_since"] and client.status()["circuits"]["stale_since"], 10.0)
+    assert until(lambda: client.status()["config"]["stale_since"] and client.status()["circuits"]["stale_since"], 40.0)
     lost = client.status()
     assert lost["feed"] == "polling" and "no answer" in lost["problem"] and lost["outbox"]["waiting"] > 0
     assert lost["config"]["version"] == ["e1", 7]  # what it runs on
