@@ -159,14 +159,19 @@ class Hub:
             if not channel.listeners:
                 channel.document = None
 
-    @contextlib.contextmanager
-    def watching(self, watcher: Watcher) -> Any:
-        """Wake the watcher at every change."""
+    @contextlib.asynccontextmanager
+    async def watching(self, watcher: Watcher) -> AsyncIterator[None]:
+        """Wake the watcher at every change from the version that is known now."""
+        if not self._knows(watcher.environment_id):
+            await self._looked(await self._threads.run(_look, self._keys()))
         self._watchers.add(watcher)
         try:
             yield
         finally:
             self._watchers.discard(watcher)
+
+    def _knows(self, environment_id: int | None) -> bool:
+        return bool(self._seen) if environment_id is None else environment_id in self._seen
 
     def version(self, environment_id: int | None) -> int:
         """A number that rises with every change that a watcher of it would see."""
@@ -227,10 +232,10 @@ class Hub:
             self._note(environment_id, versions.Versions(newer.epoch, newer.config, newer.version))
 
     def _note(self, environment_id: int, version: versions.Versions) -> None:
-        """Remember a version; whoever watches is woken if it is another than before."""
+        """Remember a version; whoever watches is woken if it is another than before, or the first that is known."""
         before = self._seen.get(environment_id)
         self._seen[environment_id] = version
-        if before not in (None, version):
+        if before != version:
             self._wake(environment_id)
 
     def _wake(self, environment_id: int) -> None:

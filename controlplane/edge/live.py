@@ -33,6 +33,17 @@ class _Asked:
     slug: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a page has heard."""
+
+    version: int | None
+    activity: int
+
+
+_NOTHING = _Told(None, 0)
+
+
 async def serve(hub: Hub, threads: Threads, scope: Scope, receive: Receive, send: Send) -> None:
     """One page's signals."""
     headers = headers_of(scope)
@@ -42,7 +53,7 @@ async def serve(hub: Hub, threads: Threads, scope: Scope, receive: Receive, send
     if hub.leaving:
         raise unavailable(retry_after_s=5)
     watcher = Watcher(environment_id)
-    with hub.watching(watcher):
+    async with hub.watching(watcher):
         await streaming.Life().run(_signal(hub, threads, watcher, asked, send), receive, send)
 
 
@@ -88,7 +99,7 @@ def _may_view(cookie: str) -> bool:
 
 async def _signal(hub: Hub, threads: Threads, watcher: Watcher, asked: _Asked, send: Send) -> None:
     await streaming.begin(send)
-    told = await _tell(hub, watcher, send, None)
+    told = await _tell(hub, watcher, send, _NOTHING)
     checked, heard = time.monotonic(), time.monotonic()
     while not watcher.leaving:
         if await _changed(watcher):
@@ -114,12 +125,15 @@ async def _changed(watcher: Watcher) -> bool:
     return not watcher.leaving
 
 
-async def _tell(hub: Hub, watcher: Watcher, send: Send, told: int | None) -> int:
-    """Signal the version where it moved, and the count of other news; the version told.
+async def _tell(hub: Hub, watcher: Watcher, send: Send, told: _Told) -> _Told:
+    """Signal the version where it moved, and the count of other news; what is told now.
 
     A page fetches what is newer than itself. News that no version tells come without one: fetch all the same.
     """
-    version = hub.version(watcher.environment_id)
-    news = {"activity": hub.activity(watcher.environment_id)}
-    await streaming.write(send, event("changed", news if version == told else {"version": version, **news}))
-    return version
+    known = _Told(hub.version(watcher.environment_id), hub.activity(watcher.environment_id))
+    news = {"activity": known.activity}
+    if known.version != told.version:
+        await streaming.write(send, event("changed", {"version": known.version, **news}))
+    elif known != told:
+        await streaming.write(send, event("changed", news))
+    return known

@@ -7,9 +7,9 @@ from django.contrib.sessions.models import Session as SignIn
 from django.test import Client
 
 from controlplane import clock, redis_clients
-from controlplane.delivery import hub, publish
+from controlplane.delivery import hub, publish, versions
 from controlplane.edge import live
-from controlplane.models import User
+from controlplane.models import Environment, User
 from controlplane.services import circuits, tools
 from tests.edge import harness
 
@@ -38,6 +38,18 @@ def test_a_transition_is_signalled(edge, prod, cookie, query):
     _hold_open(prod)
 
     harness.until(lambda: stream.events.next("changed", within=2.5)["version"] > before)
+
+
+def test_a_page_of_an_environment_that_is_not_known_yet_hears_its_first_change(edge, cookie):
+    edge.stream("/live", cookie).events.next("changed")
+    young = Environment.objects.create(slug="young", name="Young", created_at=clock.now())
+    stream = edge.stream("/live?environment=young", cookie)
+    before = stream.events.next("changed")["version"]
+
+    _hold_open(young)
+
+    version = stream.events.next("changed", within=2.5)["version"]
+    assert version == versions.of(young.pk).circuits > before
 
 
 def test_another_environment_does_not_wake_the_page(edge, prod, staging, cookie):
