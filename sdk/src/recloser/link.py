@@ -638,7 +638,11 @@ class Link:
             self.problem = None
 
     def _unreachable(self, problem: Exception) -> None:
-        self._closed_until = time.monotonic() + self._line.next()
+        now = time.monotonic()
+        self._closed_until = now + self._line.next()
+        for poll in (self._config, self._circuits):
+            if now >= poll.due_at:  # due, and behind a batch that takes each attempt for itself
+                self._copy(poll).fail(str(problem), now)
         self._say(f"no answer from the control plane: {problem}"[:300])
 
     def _say(self, problem: str) -> None:
