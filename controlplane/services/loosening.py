@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recloser.core.policy import STRICTNESS, Layer, Origin, is_downward, loosened
+from recloser.core.texts import SAMPLE, rendered
 from recloser.core.types import SideEffectClass
 from recloser.core.wording import inviting
 
@@ -63,9 +64,9 @@ def _unapproved(fields: list[str], side_effect: SideEffectClass, approved_by: st
 
 
 def demand_wording(level: str, values: Mapping[str, Any]) -> None:
-    """Refuse a text that would lead a model to call again what is gone."""
+    """Refuse a text that would lead a model to call again what is gone, once its variables stand in it."""
     _, run = resolve.split(level, values)
-    if words := inviting(run.get("model_text") or ""):
+    if words := inviting(rendered(run.get("model_text") or "", SAMPLE) or ""):
         mend = "say what to do instead; a plain 'do not call it again' may stand"
         raise Refused("bad_field", f"model_text invites another call: {words!r}", mend, _field(level, "model_text"))
 

@@ -65,6 +65,8 @@ class Field:
     nullable: bool = False
     choices: tuple[str, ...] = ()
     shown_to_model: bool = False
+    template: bool = False
+    """A text with the variables of `core.texts`."""
     looser: Looser = Looser.NEITHER
 
 
@@ -80,6 +82,7 @@ def _setting(
     nullable: bool = False,
     choices: type[StrEnum] | tuple[StrEnum, ...] | tuple[str, ...] = (),
     shown_to_model: bool = False,
+    template: bool = False,
     looser: Looser = Looser.NEITHER,
 ) -> Any:
     row = {
@@ -92,6 +95,7 @@ def _setting(
         "nullable": nullable,
         "choices": tuple(str(choice) for choice in choices),
         "shown_to_model": shown_to_model,
+        "template": template,
         "looser": looser,
     }
     return dataclasses.field(default=default, metadata=row)
@@ -328,10 +332,13 @@ class RunPolicy:
         None, Kind.TEXT, "The tool to offer instead.", high=128, nullable=True, level=_TOOL, shown_to_model=True
     )
     model_text: str = _setting(
-        "", Kind.TEXT, "What the model is told to do without this tool.", high=400, level=_TOOL,
-        shown_to_model=True,
+        "", Kind.TEXT, "What the model is told to do without this tool. {tool}, {fallback}, {dependency}, {since}.",
+        high=400, level=_TOOL, shown_to_model=True, template=True,
     )  # fmt: skip
-    user_text: str = _setting("", Kind.TEXT, "What the end user reads about it.", high=400, level=_TOOL)
+    user_text: str = _setting(
+        "", Kind.TEXT, "What the end user reads about it. {tool}, {fallback}, {dependency}, {since}.",
+        high=400, level=_TOOL, template=True,
+    )  # fmt: skip
     readmit: bool = _flag(
         False, "A run that lost the tool may get it back, once, when the circuit closes.", level=_TOOL,
         looser=Looser.WHEN_TRUE,

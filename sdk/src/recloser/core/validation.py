@@ -21,6 +21,7 @@ from recloser.core.schema import (
     RunPolicy,
     fields_for,
 )
+from recloser.core.texts import BadTemplate, demand_template
 from recloser.core.types import Action, DegradedBehaviour, Delivery, Outcome
 
 AnyPolicy = CircuitPolicy | RunPolicy
@@ -59,7 +60,18 @@ def validate(mapping: Mapping[str, Any], level: Level | str) -> list[FieldError]
     for name in mapping:
         if name in known:
             _collect(known[name], mapping[name], values, errors)
+    errors += _no_templates(known, values)
     return errors + [error for error in _contradictions(values) if error.field in mapping]
+
+
+def _no_templates(known: Mapping[str, Field], values: Mapping[str, Any]) -> Iterable[FieldError]:
+    """Asked of what is written now; a text that is in force already is read all the same."""
+    for name, value in values.items():
+        if known[name].template:
+            try:
+                demand_template(value)
+            except BadTemplate as bad:
+                yield FieldError(name, bad.message, bad.mend)
 
 
 def parse(field: Field, value: Any) -> Any:
