@@ -162,6 +162,7 @@ def test_the_policys_time_limit_holds_for_awaited_calls_too(plane, connect):
     assert first == "found" and second["error"] == "timeout"
 
 
+@pytest.mark.case("A11")
 def test_what_will_not_be_cancelled_and_answers_late_is_a_timeout_all_the_same(local):
     async def stubborn(**_: Any) -> str:
         try:

@@ -28,6 +28,7 @@ def scaled(**more: float) -> Pace:
     return Pace(**(usual | more))
 
 
+@pytest.mark.case("C05")
 def test_a_proxy_that_holds_the_stream_back_leaves_the_agent_polling_and_current(plane):
     """C05: it holds anything under 4 KiB and cuts after 30 s; the policy changes at 100 s, and is in use by 160 s."""
     with HoldingProxy(plane.port, cut_after_s=30.0 / SCALE) as proxy:
@@ -114,6 +115,7 @@ def test_status_says_all_that_an_operator_asks(plane, connect):
     assert alone.status()["mode"] == "local" and "RECLOSER_URL" in alone.status()["local_because"]
 
 
+@pytest.mark.case("C04")
 def test_two_thousand_agents_that_lose_the_stream_at_once_come_back_apart():
     """C04 by the link's own numbers: the stream ends at 0 s, the server is back at 5 s; each then asks for both
     documents once, and no second carries more than a tenth of anything."""

@@ -60,6 +60,7 @@ def test_successes_and_failures_travel_together(plane, connect):
         assert plane.wait(lambda: plane.counts("web_search") == {"ok": 9, "retryable_error": 1}, 2.0)
 
 
+@pytest.mark.case("C06")
 def test_trips_are_stored_once_when_the_answer_to_their_batch_was_lost(plane, connect):
     """C06: 503 twice, the second after the server had stored them, then 200."""
     plane.script("batch", error(503, "unavailable", retry_after=0), Scripted(503, store=True))

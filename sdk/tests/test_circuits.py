@@ -187,6 +187,7 @@ def test_a_policy_switched_off_acts_at_once(plane, connect):
         assert run.call("web_search", {"k": 9}, working) == "found"
 
 
+@pytest.mark.case("G02")
 def test_a_quota_marker_counts_with_its_long_wait(plane, client):
     """G02, the agent's half: 402 is a failure with a wait of an hour; a plain 400 is the model's mistake."""
 
@@ -214,6 +215,7 @@ def test_a_quota_marker_counts_with_its_long_wait(plane, client):
     assert plane.counts("web_search") == {"rate_limited": 2, "semantic_error": 1}
 
 
+@pytest.mark.case("B23")
 def test_the_transports_attempts_are_one_call(plane, client):
     """B23: five attempts in one call are one failure, and shown apart."""
 

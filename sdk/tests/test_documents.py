@@ -25,6 +25,7 @@ def circuits(version: int = 1, *, epoch: str = "e1", now: float = 1000.0, **entr
 OPEN = {"state": "open", "mode": "auto", "generation": 5, "delivery": "enforce", "cause": "failure_rate"}
 
 
+@pytest.mark.case("C02")
 def test_an_older_answer_that_comes_late_replaces_nothing():
     """C02: refresh A (v12) is answered after refresh B (v13)."""
     documents = Documents()
@@ -34,6 +35,7 @@ def test_an_older_answer_that_comes_late_replaces_nothing():
     assert documents.snapshot.config.version == ("e1", 13)
 
 
+@pytest.mark.case("C02")
 def test_a_304_to_an_older_tag_does_not_confirm_the_newer_document():
     documents = Documents()
     documents.take_config(config_document(version=13), etag='"13"', now=6.0)
@@ -134,6 +136,7 @@ def test_circuits_that_cannot_be_read_close_nothing(given):
     assert "a" in documents.snapshot.circuits
 
 
+@pytest.mark.case("C03")
 def test_failure_and_emptiness_are_not_taken_for_an_answer(plane, connect):
     """C03: two policies not computed, then 500, then an empty body, then cut-off JSON; all six stay as they were."""
     plane.streaming = False
@@ -249,6 +252,7 @@ def saved_by(plane: FakeControlPlane, directory, version: int) -> None:
     client.close(0.5)
 
 
+@pytest.mark.case("C07")
 def test_the_saved_copy_wins_over_the_built_in_one_and_is_not_rewritten(tmp_path):
     """C07: built-in v3, saved v9, no server; then a damaged copy; then the first answer, v10."""
     directory = tmp_path / "cache"

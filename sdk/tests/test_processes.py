@@ -48,6 +48,7 @@ def succeeded(pid: int, timeout_s: float = 20.0) -> bool:
     return bool(found) and os.waitstatus_to_exitcode(found[1]) == 0
 
 
+@pytest.mark.case("C01")
 def test_forked_children_follow_the_config_and_tell_their_own_trips(plane, connect):
     """C01: built in the parent, four children, then a new version; each with a connection of its own."""
     client = connect()
@@ -254,6 +255,7 @@ def test_many_threads_count_every_call(plane, connect):
     assert len({one["id"] for one in plane.stored("runs")}) == 160
 
 
+@pytest.mark.case("C04")
 def test_reconnects_spread_over_time():
     """C04 by arithmetic: 2,000 agents lose the stream at 0 s, the server is back at 5 s."""
     from recloser.link import BackOff, Pace

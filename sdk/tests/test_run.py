@@ -70,6 +70,7 @@ def test_rejected_arguments_are_no_ill_health(local):
         assert "change your approach" in results[2]["message"]
 
 
+@pytest.mark.case("A07")
 def test_a_withdrawn_tool_is_answered_and_the_run_lives(local):
     """A07"""
     called = []
@@ -81,6 +82,7 @@ def test_a_withdrawn_tool_is_answered_and_the_run_lives(local):
         assert run.call("db_lookup", {}, working) == "found"
 
 
+@pytest.mark.case("A08")
 def test_every_call_of_a_step_gets_its_own_result(local):
     """A08: one failure short; web_search, web_search, db_lookup, send_email; the first fails."""
     executed = []
@@ -108,6 +110,7 @@ def test_every_call_of_a_step_gets_its_own_result(local):
         assert run.step()
 
 
+@pytest.mark.case("A01")
 def test_the_parallel_failures_of_one_step_are_one_observation(local):
     """A01"""
     with local.run() as run:
@@ -128,6 +131,7 @@ def test_the_parallel_failures_of_one_step_are_one_observation(local):
         assert "web_search" in run.notice()
 
 
+@pytest.mark.case("A06")
 def test_failures_survive_a_compaction(local):
     """A06"""
     with local.run() as run:
@@ -137,6 +141,7 @@ def test_failures_survive_a_compaction(local):
         assert run.notice()
 
 
+@pytest.mark.case("A09")
 def test_the_final_result_admits_what_was_missing_and_what_replaced_it(local):
     """A09"""
     with local.run() as run:
@@ -168,6 +173,7 @@ def test_disclosed_means_that_the_reader_learns_of_it(local, text, shows_block, 
     assert run.finish(text, shows_block=shows_block).disclosed is disclosed
 
 
+@pytest.mark.case("A09")
 def test_a_healthy_run_has_nothing_to_admit(local):
     with local.run() as run:
         run.step()
@@ -177,6 +183,7 @@ def test_a_healthy_run_has_nothing_to_admit(local):
     assert result.text_with_disclosure("The answer.") == "The answer."
 
 
+@pytest.mark.case("A10")
 def test_a_budget_is_never_overspent_by_parallel_calls(local):
     """A10: 100 units, calls of 40; two have ended, three more are asked for at the same moment."""
     run = local.run(token_budget=100)
@@ -209,6 +216,7 @@ def test_the_step_limit_ends_the_run(local):
     assert "ended" in run.notice()
 
 
+@pytest.mark.case("A11")
 def test_a_hanging_call_is_one_timeout_and_its_late_answer_changes_nothing(local):
     """A11, with a shorter limit."""
     release, finished = threading.Event(), threading.Event()
@@ -384,6 +392,7 @@ def test_a_tool_once_gone_stays_gone_for_its_dependency_too(local):
             assert run.step()
 
 
+@pytest.mark.case("A12")
 def test_the_notice_names_the_tool_and_a_way_on_and_feeds_no_loop(local):
     """A12"""
     with local.run() as run:
@@ -398,6 +407,7 @@ def test_the_notice_names_the_tool_and_a_way_on_and_feeds_no_loop(local):
         assert run.notice() == text
 
 
+@pytest.mark.case("A12")
 def test_a_notice_about_many_tools_holds_400_characters(local):
     with local.run() as run:
         names = [f"a_rather_long_tool_name_{n:02d}" for n in range(30)]

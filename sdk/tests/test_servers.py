@@ -88,6 +88,7 @@ GUNICORN = """
 
 
 @needs("gunicorn")
+@pytest.mark.case("C01")
 def test_a_preloaded_gunicorn_application_tells_what_every_worker_counted(plane, started, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -146,6 +146,7 @@ def test_what_cannot_be_done_says_why(cast, as_):
     assert answer["HX-Retarget"] == "#sheet-in"
 
 
+@pytest.mark.case("D03")
 def test_d03_a_double_click_is_one_deed_and_both_answers_are_the_same(cast, outage, as_):
     client, twice = as_(cast.otto), data()
     before = Transition.objects.count()

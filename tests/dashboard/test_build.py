@@ -30,6 +30,7 @@ def state():
     return Circuit.objects.get(dependency__slug="search-api", environment__slug="prod").state
 
 
+@pytest.mark.case("D04")
 def test_an_old_page_reads_on_and_is_told_to_reload(cast, outage, as_):
     answer = as_(cast.otto).get("/?environment=prod", headers=PART | OLD)
 
@@ -38,6 +39,7 @@ def test_an_old_page_reads_on_and_is_told_to_reload(cast, outage, as_):
     assert answer["HX-Trigger"] == "recloser:outdated"
 
 
+@pytest.mark.case("D04")
 def test_an_old_page_changes_nothing_and_that_is_on_record(cast, outage, as_):
     answer = force_close(as_(cast.otto), headers=PART | OLD)
 

@@ -58,6 +58,7 @@ def test_signing_out_takes_a_post(cast, as_):
     assert client.get("/")["Location"].startswith("/sign-in/")
 
 
+@pytest.mark.case("D01")
 def test_d01_a_session_that_ended_leads_a_fragment_to_sign_in_and_back(cast, client):
     answer = client.get("/runs/?environment=prod&show=all", headers=PART)
 
@@ -66,6 +67,7 @@ def test_d01_a_session_that_ended_leads_a_fragment_to_sign_in_and_back(cast, cli
     assert answer["HX-Redirect"] == "/sign-in/?next=%2Fruns%2F%3Fenvironment%3Dprod%26show%3Dall"
 
 
+@pytest.mark.case("D01")
 def test_d01_it_leads_back_to_the_page_not_to_the_fragment(cast, client):
     where = {"HX-Current-URL": "http://testserver/?environment=prod"}
     address = reverse("dashboard:action", args=["prod", "search-api", "force-close"])
@@ -73,6 +75,7 @@ def test_d01_it_leads_back_to_the_page_not_to_the_fragment(cast, client):
     assert client.get(address, headers=PART | where)["HX-Redirect"] == "/sign-in/?next=%2F%3Fenvironment%3Dprod"
 
 
+@pytest.mark.case("D01")
 def test_d01_a_plain_page_is_redirected(cast, client):
     assert client.get("/?environment=prod")["Location"] == "/sign-in/?next=%2F%3Fenvironment%3Dprod"
 

@@ -114,6 +114,7 @@ def test_probe_now(server, cast, trip, page, sign_in):
     assert row.probe_requested_by == "otto"
 
 
+@pytest.mark.case("D03")
 def test_a_double_click_is_one_deed(server, cast, trip, page, sign_in):
     trip()
     sign_in("otto", path="/circuits/prod/search-api/")
@@ -127,6 +128,7 @@ def test_a_double_click_is_one_deed(server, cast, trip, page, sign_in):
     assert AuditEntry.objects.filter(environment_id=cast.prod.pk, action="force_close", accepted=True).count() == 1
 
 
+@pytest.mark.case("D04")
 def test_a_page_older_than_the_server_reads_on_and_changes_nothing(server, cast, trip, page, sign_in):
     trip()
     sign_in("otto", path="/circuits/prod/search-api/")
@@ -246,6 +248,7 @@ def test_a_refresh_takes_nothing_from_who_is_writing(server, cast, trip, page, s
     expect(sheet.get_by_label("Reason")).to_be_focused()
 
 
+@pytest.mark.case("D01")
 def test_a_session_that_ends_leads_to_sign_in_and_back(server, cast, trip, page, sign_in):
     trip()
     sign_in("otto", path="/?environment=prod")
@@ -289,6 +292,7 @@ def is_stream(request) -> bool:
     return "/live?" in request.url
 
 
+@pytest.mark.case("D02")
 def test_two_tabs_share_one_stream(server, cast, trip, page, sign_in):
     sign_in("otto")
     expect(page.locator("#feed")).to_have_attribute("data-feed", "live")
@@ -303,6 +307,7 @@ def test_two_tabs_share_one_stream(server, cast, trip, page, sign_in):
     assert streams == []
 
 
+@pytest.mark.case("D02")
 def test_eight_tabs_all_work_over_six_connections(server, cast, trip, page, sign_in):
     """D02: HTTP/1.1 gives a host six connections; one stream serves all the tabs of a browser."""
     sign_in("otto")
@@ -329,6 +334,7 @@ HIDE = """() => {
 }"""
 
 
+@pytest.mark.case("D02")
 def test_a_hidden_tab_hands_the_stream_on(server, cast, page, sign_in):
     sign_in("otto")
     expect(page.locator("#feed")).to_have_attribute("data-feed", "live")

@@ -96,6 +96,7 @@ def test_an_older_number_is_acknowledged_with_the_highest_and_not_taken(agent):
     assert list(Observation.objects.values_list("seq", flat=True)) == [2]
 
 
+@pytest.mark.case("C06")
 def test_events_that_were_stored_before_a_lost_answer_are_stored_once(agent):
     """C06: 503 twice, the second one after the server had stored them, then 200: each of the 37 exactly once."""
     batch = agent.batch(trips=[harness.trip() for _ in range(37)])

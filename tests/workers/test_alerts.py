@@ -99,6 +99,7 @@ def test_an_opening_is_told_once_with_all_that_on_call_needs(stage, receiver, fr
     assert proves(receiver.seen[0], secret)
 
 
+@pytest.mark.case("D06")
 def test_d06_six_tools_raise_one_alert_and_failed_probes_add_none(stage, receiver, frozen_clock):
     channel(stage, receiver.hook)
     outage = opened(stage.search_api)
@@ -116,6 +117,7 @@ def test_d06_six_tools_raise_one_alert_and_failed_probes_add_none(stage, receive
     assert first["incident"] == closed["incident"] != second["incident"]
 
 
+@pytest.mark.case("D05")
 def test_d05_two_dependencies_are_two_incidents_and_each_resolves_its_own(stage, receiver, frozen_clock):
     channel(stage, receiver.hook)
     search, crm = opened(stage.search_api), opened(stage.crm_db)
@@ -129,6 +131,7 @@ def test_d05_two_dependencies_are_two_incidents_and_each_resolves_its_own(stage,
     assert resolved == {f"outage-{search.pk}"} != {f"outage-{crm.pk}"}
 
 
+@pytest.mark.case("D07")
 def test_d07_a_retried_webhook_is_the_same_to_the_byte(stage, receiver, frozen_clock):
     receiver.script = [reply(500), STORES_THEN_HANGS, reply(200)]
     channel(stage, receiver.hook)

@@ -76,6 +76,7 @@ P03 = [
 
 
 @pytest.mark.django_db
+@pytest.mark.case("P03")
 def test_p03_every_refusal_has_the_same_words():
     said = set()
     for url in P03:
@@ -88,6 +89,7 @@ def test_p03_every_refusal_has_the_same_words():
 
 
 @pytest.mark.django_db
+@pytest.mark.case("P03")
 def test_p03_an_admin_may_allow_a_network_and_take_it_back():
     cast()
     service.allow_network(network="10.1.0.0/16", reason="the CRM lives there", actor="ada", now=NOON)

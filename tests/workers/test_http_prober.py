@@ -127,6 +127,7 @@ async def test_the_wait_that_a_server_asks_for_is_passed_on(vendor, path, wait):
     assert (await probe(vendor, path)).retry_after_s == wait
 
 
+@pytest.mark.case("P01")
 async def test_p01_a_redirect_to_a_page_without_the_marker_fails_and_is_told_apart(vendor):
     marker = {"kind": "contains", "value": "results"}
     found = await probe(vendor, "/moved", redirects="any", body_condition=marker, secrets={"Authorization": SECRET})
@@ -137,6 +138,7 @@ async def test_p01_a_redirect_to_a_page_without_the_marker_fails_and_is_told_apa
     assert vendor.seen[1].headers["authorization"] == SECRET
 
 
+@pytest.mark.case("P01")
 async def test_p01_a_redirect_to_another_host_never_carries_the_secret(vendor):
     with Vendor() as elsewhere:
         vendor.routes["/away"] = reply(307, "", Location=f"{elsewhere.url}/ok")

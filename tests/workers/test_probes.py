@@ -63,6 +63,7 @@ def test_a_failing_vendor_keeps_it_open_and_its_wait_is_heeded(stage, vendor):
     assert ProbeRound.objects.get().verdict == "bad"
 
 
+@pytest.mark.case("B11")
 def test_b11_a_probe_answered_bad_request_proves_nothing_and_is_flagged(stage, vendor, frozen_clock):
     save(stage, f"{vendor.url}/bad")
     stage.open()
@@ -120,6 +121,7 @@ async def _hog():
         pass
 
 
+@pytest.mark.case("P06")
 def test_p06_a_probe_of_another_operation_does_not_close(stage, vendor):
     save(stage, f"{vendor.url}/ok", operation="list")
     stage.open()
@@ -154,6 +156,7 @@ def test_a_round_delivered_after_its_lease_asks_nobody(stage, vendor, frozen_clo
     assert stage.circuit.state != "closed"
 
 
+@pytest.mark.case("P05")
 def test_p05_a_result_that_comes_after_its_lease_says_nothing(stage, vendor, frozen_clock):
     save(stage, f"{vendor.url}/ok")
     stage.open()
@@ -167,6 +170,7 @@ def test_p05_a_result_that_comes_after_its_lease_says_nothing(stage, vendor, fro
     assert stage.circuit.state == "open"
 
 
+@pytest.mark.case("B15")
 def test_b15_a_probe_in_flight_when_somebody_forces_close_has_no_say(stage, vendor, frozen_clock):
     save(stage, f"{vendor.url}/down")
     stage.open()
@@ -266,6 +270,7 @@ def test_a_try_out_shows_request_answer_and_each_condition_and_touches_no_circui
     assert AuditEntry.objects.filter(actor="petra", action="test_probe").exists()
 
 
+@pytest.mark.case("P03")
 def test_p03_try_out_and_saving_refuse_inside_addresses_in_the_same_words(stage):
     said = set()
     for url in ("http://169.254.169.254/", "http://[::1]:8000/", "http://10.1.2.3/", "http://2852039166/"):

@@ -117,6 +117,7 @@ def test_a_lost_database_ends_the_turn_and_not_the_scheduler(stage, scheduler, m
     assert list(turns) == []
 
 
+@pytest.mark.case("B05")
 def test_b05_a_step_of_the_database_clock_moves_every_deadline_with_it(stage, scheduler, frozen_clock):
     with Receiver() as receiver:
         stage.pager(receiver.hook)

@@ -350,6 +350,7 @@ def test_jitter_is_the_callers_draw_scaled_by_the_policy_and_never_beyond_the_li
     assert finish_round(half_open(tight), "p1", Verdict.BAD, tight, NOW + 31, jitter=1.0).circuit.due_at == NOW + 91
 
 
+@pytest.mark.case("B22")
 def test_eight_bad_rounds_wait_30_60_120_240_and_then_240():
     """B22, in words: factor 2, limit 240; force-close or ten minutes closed brings the next wait back to 30."""
     policy = replace(POLICY, cooldown_max_s=240)

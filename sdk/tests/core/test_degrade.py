@@ -16,6 +16,7 @@ def lost_search() -> RunState:
     return state
 
 
+@pytest.mark.case("A09")
 def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
     block = degradation(lost_search(), replaced_by={"web_search": "cached_search"})
     assert block.to_dict() == {

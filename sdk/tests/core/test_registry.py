@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from recloser.core.circuit import Circuit
 from recloser.core.registry import Registry
 from recloser.core.types import State
@@ -22,6 +23,7 @@ def at_rest(own: Own) -> bool:
     return own.circuit.state is State.CLOSED
 
 
+@pytest.mark.case("B21")
 def test_a_flood_of_keys_never_pushes_out_what_is_open():
     """B21, in words: a limit of 500, 20,000 keys in a minute, three of them open and one half open."""
     table = Registry(Own, at_rest=at_rest, limit=500)
@@ -35,6 +37,7 @@ def test_a_flood_of_keys_never_pushes_out_what_is_open():
     assert "tested" in table
 
 
+@pytest.mark.case("B21")
 def test_a_key_that_was_let_go_and_is_met_again_starts_closed():
     table = Registry(Own, at_rest=at_rest, limit=2)
     first = table.of("a")
