@@ -23,7 +23,6 @@ WAITING = frozenset(
     {
         *("permits", "permit_candidates", "permit_wait_ms"),
         *("vantage_points", "vantage_quorum", "ramp", "ramp_step_s"),
-        *("budget_burn", "budget_burn_action"),
     }
 )
 """Declared and validated, but nothing acts on them yet; a test takes a name out of here when something does."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from recloser.core.budget import Baseline
 from recloser.core.circuit import EffectiveState, effective
 from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire, resolve_circuit, resolve_run, to_wire
 from recloser.core.types import Delivery, Mode, SideEffectClass, Signal, State
@@ -83,6 +84,8 @@ class Config:
     circuit_digest: str = ""
     run_policy: RunPolicy = field(default_factory=RunPolicy)
     run_digest: str = ""
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    """What a step of a healthy run costs, by kind of task; only for this agent, and only where it is known."""
 
     def tool(self, name: str) -> ToolRule:
         """The rule of any tool, listed or not."""
@@ -395,6 +398,7 @@ def parse_config(document: Any, environment: str | None = None) -> Config:
             circuit_digest=circuit_digests[default_circuit],
             run_policy=runs[default_run],
             run_digest=run_digests[default_run],
+            baselines={str(kind): _baseline(given) for kind, given in head.get("baselines", {}).items()},
         )
         tools = {}
         for name, given in head["tools"].items():
@@ -404,6 +408,17 @@ def parse_config(document: Any, environment: str | None = None) -> Config:
         raise BadDocument(f"its policies cannot be read: {type(problem).__name__}: {problem}"[:300]) from problem
     object.__setattr__(config, "tools", tools)
     return config
+
+
+def _baseline(given: Any) -> Baseline:
+    rates = (given.get(name) for name in ("tokens_per_step", "cost_per_step"))
+    return Baseline(int(given["runs"]), *(None if rate is None else _positive(rate) for rate in rates))
+
+
+def _positive(rate: Any) -> float:
+    if not math.isfinite(number := float(rate)) or number < 0:
+        raise ValueError("a baseline is no amount")
+    return number
 
 
 def parse_circuits(document: Any) -> tuple[Version, dict[str, CircuitView]]:

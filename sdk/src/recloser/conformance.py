@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from recloser.core.budget import Baseline, Spend
 from recloser.core.circuit import Circuit, EffectiveState, effective_of
 from recloser.core.fingerprint import fingerprint
 from recloser.core.policy import (
@@ -21,6 +22,7 @@ from recloser.core.policy import (
 )
 from recloser.core.replay import (
     Ask,
+    Bill,
     Call,
     Change,
     ClockStep,
@@ -33,6 +35,7 @@ from recloser.core.replay import (
     ProbeStart,
     Runs,
     Said,
+    Turn,
     fixed,
     opened,
 )
@@ -180,8 +183,9 @@ class Case:
 
     def answer(self, op: str, wanted: Mapping[str, Any]) -> bool | None:
         """The latest answer at that very time that fits what the expectation names."""
+        asked = ("admit?", "step?") if op == "admit?" else (op,)
         for raw, answer in reversed(self.answers):
-            if raw["t"] == wanted["t"] and raw.get("op") == op and _concerns(raw, wanted):
+            if raw["t"] == wanted["t"] and raw.get("op") in asked and _concerns(raw, wanted):
                 return bool(answer)
         return None
 
@@ -308,12 +312,13 @@ class RunCase(Case):
 
     def __init__(self, case: Mapping[str, Any]) -> None:
         super().__init__(case)
-        given = {name: value for name, value in self.policy.items() if name not in ("dependency_of", "casefold_args")}
+        given = {name: value for name, value in self.policy.items() if name not in _NOT_OF_THE_RUN}
         self.run_policy = run_policy(given, _name(case))
         folded = self.policy.get("casefold_args", ())
         self.fold_all = folded is True
         self.folded = () if isinstance(folded, bool) else _names(folded)
         self.steps: dict[tuple[str, Any], int] = {}
+        self.baseline = _baseline(self.policy, f"{_name(case)}, policy")
         self.runs = Runs(self._make)
         self.first_run, self.first_tool = self._first("run"), self._first("tool")
 
@@ -323,7 +328,7 @@ class RunCase(Case):
     def _make(self, name: str, at: float) -> RunState:
         tools = {raw["tool"] for raw in self.case["events"] if "tool" in raw}
         rules = {tool: ToolRules(self.run_policy, self.dependency_of.get(tool, (tool,))) for tool in sorted(tools)}
-        return RunState(rules, self.run_policy, started_at=at)
+        return RunState(rules, self.run_policy, started_at=at, baseline=self.baseline)
 
     def feed(self, event: Event) -> Said:
         """Let one event happen."""
@@ -339,6 +344,10 @@ class RunCase(Case):
                 return [Ask(raw["t"], raw["tool"], raw.get("run", ""), self.step(raw), self._identity(raw))]
             case "compaction":
                 return [Compaction(raw["t"], raw.get("run", self.first_run))]
+            case "step?":
+                return [Turn(raw["t"], raw.get("run", ""), _spend(raw) if "tokens" in raw or "cost" in raw else None)]
+            case "used":
+                return [Bill(raw["t"], raw.get("run", ""), _spend(raw))]
             case "worker_start" | "disconnect" | "store_loss" | "advance_clock":
                 return []
             case other:
@@ -429,6 +438,25 @@ def run_policy(given: Mapping[str, Any], where: str) -> RunPolicy:
         "dependency_consecutive_failures", given.get("consecutive_failures")
     )
     return RunPolicy(**_parsed(values, RUN_FIELDS, where))
+
+
+_NOT_OF_THE_RUN = frozenset({"dependency_of", "casefold_args", "baseline"})
+
+
+def _baseline(policy: Mapping[str, Any], where: str) -> Baseline | None:
+    if "baseline" not in policy:
+        return None
+    told = _field(policy, "baseline", dict, where)
+    where = f"{where}, baseline"
+    rates = [_field(told, name, (int, float), where) if name in told else None for name in _RATES]
+    return Baseline(_field(told, "runs", int, where), *rates)
+
+
+_RATES = ("tokens_per_step", "cost_per_step")
+
+
+def _spend(raw: Mapping[str, Any]) -> Spend:
+    return Spend(int(raw.get("tokens", 0)), float(raw.get("cost", 0)))
 
 
 def _may_remove(choices: tuple[str, ...]) -> bool:
@@ -575,7 +603,7 @@ _DEMANDED: Mapping[str | None, tuple[str, ...]] = {
     "policy_change": ("set",),
 }
 _WORDS = ("op", "tool", "outcome", "probe", "run", "worker", "dep", "operator", "operation")
-_NUMBERS = ("t", "started", "duration", "retry_after", "by", "until")
+_NUMBERS = ("t", "started", "duration", "retry_after", "by", "until", "tokens", "cost")
 
 
 def _event(raw: Any, where: str) -> Mapping[str, Any]:

@@ -329,6 +329,10 @@ class WireRunCase(RunCase):
                 self.answers.append((raw, self._admits(run, raw)))
             case "compaction":
                 run.compaction()
+            case "step?":
+                self.answers.append((raw, run.step(_spent(raw))))
+            case "used":
+                run.used(**_spent(raw))
 
     def advance(self, to: float) -> None:
         """A run's rules ask no server for the time."""
@@ -417,6 +421,10 @@ def _wait(condition: Callable[[], Any], otherwise: str) -> Any:
             raise Unheard(otherwise)
         time.sleep(LOOKS_EVERY_S)
     return value
+
+
+def _spent(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: raw[name] for name in ("tokens", "cost") if name in raw}
 
 
 def _array(names: Iterable[str]) -> list[dict[str, str]]:

@@ -27,7 +27,7 @@ from recloser import calls, classify, notices
 from recloser.calls import CO_COROUTINE, CallTimeout
 from recloser.classify import FLAT, Classifier, Reading
 from recloser.config_sync import Config, Snapshot, ToolRule
-from recloser.core.budget import Reservation, Spend
+from recloser.core.budget import Baseline, Reservation, Spend
 from recloser.core.degrade import Degradation, degradation, disclosed, disclosure
 from recloser.core.fingerprint import SHORT, call_key, result_key, short_key, told
 from recloser.core.policy import RunPolicy
@@ -129,7 +129,9 @@ class Run:
         self._salt = os.urandom(16)
         self._config = client.documents.snapshot.config
         self._declared_limits = (step_limit, token_budget, cost_budget, wall_clock_s)
-        self._state = RunState({}, self._own_policy(), started_at=self.began_at, step_limit=step_limit)
+        self._state = RunState(
+            {}, self._own_policy(), started_at=self.began_at, step_limit=step_limit, baseline=self._baseline()
+        )
         self._step: int | None = None
         self._declared: dict[str, None] = {}
         self._rules: dict[str, tuple[Snapshot, ToolRule]] = {}
@@ -209,11 +211,15 @@ class Run:
         """Book what the model call of a step really cost, and how long it took."""
         tokens, seconds, cost = int(_amount(tokens)), _amount(seconds), _amount(cost)
         with self._lock:
-            if self._result is None:
-                self._state.settle(Spend(tokens, cost))
-                self._tokens += tokens
-                self._cost += cost
-                self._model_seconds += seconds
+            if self._result is not None:
+                return
+            decisions = self._state.settle(Spend(tokens, cost))
+            self._lose(decisions, time.monotonic())
+            self._tokens += tokens
+            self._cost += cost
+            self._model_seconds += seconds
+        if decisions:
+            self._tell(decisions, None)
 
     @property
     def end_cause(self) -> str | None:
@@ -535,7 +541,11 @@ class Run:
         config: Config = self._documents.snapshot.config
         if config is not self._config:
             self._config = config
-            self._state.follow(self._own_policy(), step_limit=self._declared_limits[0])
+            self._state.follow(self._own_policy(), step_limit=self._declared_limits[0], baseline=self._baseline())
+
+    def _baseline(self) -> Baseline | None:
+        """What a healthy run of this kind of task spends; a run of no kind has nothing to be compared with."""
+        return self._config.baselines.get(self.task_kind) if self.task_kind else None
 
     def _key(self, ticket: _Ticket, args: Any) -> str | None:
         policy = ticket.rule.policy

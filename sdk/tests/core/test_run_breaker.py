@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from recloser.core.budget import Reservation, Spend
+from recloser.core.budget import Baseline, Reservation, Spend
 from recloser.core.policy import RunPolicy, resolve_run
 from recloser.core.run import RunState, ToolRules
 from recloser.core.types import Action, Delivery, Outcome, Scope, SideEffectClass, Signal
@@ -68,6 +68,7 @@ def test_what_says_nothing_of_health_neither_extends_nor_ends_a_streak(outcome):
     assert state.streak("search") == 4
 
 
+@pytest.mark.case("B23")
 def test_one_call_with_five_inner_attempts_is_one_failure():
     """B23, in words: a run's breaker sees calls; how often the transport tried is another figure."""
     state = run()
@@ -82,6 +83,7 @@ def test_eight_parallel_failures_of_one_step_are_one_observation():
     assert state.streak("search") == 1
 
 
+@pytest.mark.case("A08")
 def test_the_failure_that_completes_the_streak_stops_later_calls_of_its_own_step():
     """A08, in words: the healthy calls of the step go on."""
     state = run()
@@ -149,6 +151,7 @@ def test_only_the_dependency_at_fault_is_blamed_where_somebody_knows():
     assert not state.is_withdrawn("index")
 
 
+@pytest.mark.case("G01")
 def test_never_open_exempts_from_failures_and_from_nothing_else():
     policy = replace(READ_ONLY, never_open=True)
     state = run(search=ToolRules(policy, ("api",)), sister=ToolRules(READ_ONLY, ("api",)))
@@ -358,17 +361,29 @@ def circle(state: RunState, *tools: str, rounds: int, changing: bool = False):
     return found
 
 
-def test_three_unchanged_rounds_of_two_tools_withdraw_the_whole_circle():
+def test_two_unchanged_rounds_of_two_tools_withdraw_the_whole_circle():
     state = run()
-    assert circle(state, "search", "lookup", rounds=2) == []
+    assert circle(state, "search", "lookup", rounds=1) == []
     (trip,) = circle(state, "search", "lookup", rounds=1)
     assert (trip.signal, trip.tools) == (Signal.OSCILLATION, ("search", "lookup"))
 
 
 def test_a_circle_of_three_is_a_circle():
     rules = ToolRules(READ_ONLY)
-    (trip,) = circle(run(a=rules, b=rules, c=rules), "a", "b", "c", rounds=3)
+    (trip,) = circle(run(a=rules, b=rules, c=rules), "a", "b", "c", rounds=2)
     assert trip.tools == ("a", "b", "c")
+
+
+def test_the_longest_circle_that_is_seen_has_eight_calls():
+    rules = {name: ToolRules(replace(READ_ONLY, identical_calls=None)) for name in "abcdefghi"}
+    assert circle(run(**rules), *"abcdefgh", rounds=2)[0].tools == tuple("abcdefgh")
+    assert circle(run(**rules), *"abcdefghi", rounds=4) == []
+
+
+def test_a_policy_may_wait_for_more_rounds():
+    state = run(replace(READ_ONLY, oscillation_cycles=3, identical_calls=None))
+    assert circle(state, "search", "lookup", rounds=2) == []
+    assert circle(state, "search", "lookup", rounds=1)
 
 
 def test_edit_and_test_with_changing_results_is_no_loop():
@@ -382,9 +397,10 @@ def test_one_call_repeated_is_not_a_circle():
 
 def test_what_cannot_be_compared_breaks_a_circle():
     state = run()
-    circle(state, "search", "lookup", rounds=2)
+    circle(state, "search", "lookup", rounds=1)
     record(state, OK, fingerprint=None)
-    assert circle(state, "search", "lookup", rounds=2) == []
+    assert circle(state, "search", "lookup", rounds=1) == []
+    assert circle(state, "search", "lookup", rounds=1)
 
 
 def test_oscillation_may_be_off():
@@ -467,7 +483,7 @@ def test_compaction_forgets_repetitions_and_circles_and_keeps_failures():
     state = run()
     record(state, FAIL, 4)
     record(state, OK, 4, tool="lookup", fingerprint="f", result="r")
-    circle(state, "x", "y", rounds=2)
+    circle(state, "x", "y", rounds=1)
     state.compaction()
     assert record(state, OK, tool="lookup", fingerprint="f", result="r") == ()
     assert circle(state, "x", "y", rounds=1) == []
@@ -640,3 +656,114 @@ def test_a_run_ends_by_a_signal_also_when_the_tool_that_brought_it_is_already_go
         state.record("search", Outcome.EMPTY, step=step, now=float(step), fingerprint=str(step), result="[]")
     assert state.ended is not None
     assert state.ended.signal is Signal.NO_PROGRESS
+
+
+# -- budget burn
+
+HEALTHY = Baseline(runs=30, tokens_per_step=1000.0, cost_per_step=0.01)
+
+
+def spending(*bills: Spend, baseline: Baseline | None = HEALTHY, **edit: object):
+    """A run that pays these bills, one a step, and what the last of them tripped."""
+    state, found = RunState({}, replace(READ_ONLY, **edit), started_at=0.0, baseline=baseline), ()
+    for bill in bills:
+        found = state.settle(bill, state.reserve(None, 0.0))
+    return state, found
+
+
+def test_a_run_that_spends_three_times_a_healthy_ones_share_a_step_trips_once():
+    state, (trip,) = spending(Spend(1000), Spend(4000), Spend(4000))
+    assert (trip.signal, trip.action, trip.evidence, trip.threshold) == (Signal.BUDGET_BURN, Action.ADVISE, 3.0, 3.0)
+    assert (trip.tools, trip.step, state.ended) == ((), 3, None)
+    assert state.settle(Spend(9000), state.reserve(None, 0.0)) == ()
+
+
+def test_money_burns_as_tokens_do():
+    assert spending(*[Spend(100, 0.03)] * 3)[1][0].evidence == pytest.approx(3.0)
+    assert spending(*[Spend(100, 0.02)] * 3)[1] == ()
+
+
+def test_one_long_prompt_is_no_pattern():
+    assert spending(Spend(50_000), Spend(1000))[1] == ()
+    assert spending(Spend(2000), Spend(2000), Spend(4999))[1] == ()
+
+
+@pytest.mark.parametrize("baseline", [None, replace(HEALTHY, runs=29), Baseline(runs=30), Baseline(30, 0.0, 0.0)])
+def test_without_thirty_healthy_runs_nothing_burns(baseline):
+    assert spending(*[Spend(90_000, 9.0)] * 9, baseline=baseline)[1] == ()
+
+
+@pytest.mark.parametrize("action", [Action.END_RUN, Action.ESCALATE])
+def test_a_run_that_burns_its_budget_ends_where_the_policy_says_so(action):
+    state, (trip,) = spending(*[Spend(5000)] * 3, budget_burn_action=action)
+    assert state.ended is trip
+    assert state.reserve(None, 0.0) is trip
+
+
+def test_budget_burn_may_be_watched_or_off():
+    state, (trip,) = spending(
+        *[Spend(5000)] * 3, budget_burn_delivery=Delivery.OBSERVE, budget_burn_action=Action.END_RUN
+    )
+    assert (trip.enforced, state.ended) == (False, None)
+    for off in ({"budget_burn": None}, {"budget_burn_delivery": Delivery.OFF}, {"delivery": Delivery.OFF}):
+        assert spending(*[Spend(5000)] * 3, **off)[1] == ()
+
+
+def test_a_newer_baseline_is_followed_and_an_absent_one_forgets_nothing():
+    state, found = spending(*[Spend(2000)] * 3)
+    state.follow(READ_ONLY, baseline=replace(HEALTHY, tokens_per_step=500.0))
+    state.follow(READ_ONLY)
+    (trip,) = state.settle(Spend(2000), state.reserve(None, 0.0))
+    assert (found, trip.evidence) == ((), 4.0)
+
+
+# -- each signal's own delivery
+
+
+def five_failures(state: RunState):
+    return record(state, FAIL, 5)
+
+
+def five_repetitions(state: RunState):
+    return record(state, OK, 5, fingerprint="same", result="r")
+
+
+def six_rejections(state: RunState):
+    return record(state, SEMANTIC, 6)
+
+
+def three_inventions(state: RunState):
+    return record(state, Outcome.UNKNOWN_TOOL, 3, tool="made_up")
+
+
+WATCHABLE = [
+    ("consecutive_failures_delivery", five_failures, {}),
+    ("identical_calls_delivery", five_repetitions, {"identical_calls_action": Action.REMOVE_TOOL}),
+    ("semantic_failures_delivery", six_rejections, {}),
+    ("unknown_tool_delivery", three_inventions, {"unknown_tool_action": Action.END_RUN}),
+    ("run_failure_rate_delivery", five_failures,
+     {"run_failure_rate": 0.5, "run_failure_min_calls": 5, "consecutive_failures": None,
+      "dependency_consecutive_failures": None}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "provoke", "edit"), WATCHABLE, ids=lambda one: one if isinstance(one, str) else "")
+def test_each_signal_can_be_watched_or_switched_off_by_itself(field, provoke, edit):
+    enforced, watched, off = (
+        run(replace(READ_ONLY, **{**edit, field: mode})) for mode in (Delivery.ENFORCE, Delivery.OBSERVE, Delivery.OFF)
+    )
+    assert provoke(enforced)[-1].enforced
+    assert enforced.withdrawn or enforced.ended
+    assert [trip.enforced for trip in provoke(watched)] == [False]
+    assert not watched.withdrawn
+    assert watched.ended is None
+    assert provoke(off) == ()
+
+
+def test_a_dependencys_streak_that_is_only_watched_takes_nothing():
+    rules = ToolRules(replace(READ_ONLY, consecutive_failures_delivery=Delivery.OBSERVE), ("api",))
+    state = run(news=rules, web=rules)
+    for tool in ("news", "web", "news", "web"):
+        record(state, FAIL, tool=tool)
+    (trip,) = record(state, FAIL, tool="news")
+    assert (trip.dependency, trip.enforced, dict(state.withdrawn)) == ("api", False, {})

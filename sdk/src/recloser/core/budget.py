@@ -33,6 +33,26 @@ class Refusal:
     limit: float
 
 
+HEALTHY_RUNS = 30
+"""A baseline of fewer runs than this says nothing yet."""
+BURN_FROM_STEP = 3
+"""One long prompt is no pattern: spend per step is judged from this step on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What one step of a healthy run costs, for one agent and kind of task; None: not told."""
+
+    runs: int
+    tokens_per_step: float | None = None
+    cost_per_step: float | None = None
+
+    def times(self, spent: Spend, steps: int) -> float | None:
+        """How many times a healthy run's spend per step this is: by tokens or by cost, whichever is more."""
+        measured = ((spent.tokens, self.tokens_per_step), (spent.cost, self.cost_per_step))
+        return max((value / steps / healthy for value, healthy in measured if healthy), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """A run's limits; None is no limit."""
@@ -52,7 +72,7 @@ class Limits:
 class Budget:
     """What a run has spent and set aside. With true estimates the sum never passes a limit."""
 
-    __slots__ = ("_largest", "_open", "cost", "limits", "started_at", "steps", "tokens")
+    __slots__ = ("_billed", "_largest", "_open", "_settled", "cost", "limits", "started_at", "steps", "tokens")
 
     def __init__(self, limits: Limits, *, started_at: float) -> None:
         self.limits = limits
@@ -63,6 +83,8 @@ class Budget:
         self.cost = 0.0
         self._open: dict[int, Spend] = {}
         self._largest = Spend()
+        self._billed = Spend()
+        self._settled = 0
 
     def reserve(self, estimate: Spend | None, now: float) -> Reservation | Refusal:
         """Set aside one step's spend, or say which limit forbids it. Without an estimate: the largest bill so far."""
@@ -84,6 +106,14 @@ class Budget:
         self.tokens += used.tokens - aside.tokens
         self.cost += used.cost - aside.cost
         self._largest = Spend(max(used.tokens, self._largest.tokens), max(used.cost, self._largest.cost))
+        self._billed = Spend(self._billed.tokens + used.tokens, self._billed.cost + used.cost)
+        self._settled += 1
+
+    def burn(self, baseline: Baseline | None) -> float | None:
+        """Billed spend per settled step, as times of a healthy run's; None while that cannot be told."""
+        if baseline is None or baseline.runs < HEALTHY_RUNS or self._settled < BURN_FROM_STEP:
+            return None
+        return baseline.times(self._billed, self._settled)
 
     def _add(self, spend: Spend) -> None:
         self.tokens += spend.tokens

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from recloser.core.budget import Spend
 from recloser.core.circuit import (
     Breach,
     Circuit,
@@ -117,7 +118,25 @@ class Compaction:
     run: str
 
 
-Event = Call | Ask | ProbeStart | ProbeEnd | Operate | PolicyEdit | ClockStep | Compaction
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A run asks leave for one model call."""
+
+    at: float
+    run: str = ""
+    estimate: Spend | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a run's model call really cost."""
+
+    at: float
+    run: str = ""
+    used: Spend = field(default_factory=Spend)
+
+
+Event = Call | Ask | ProbeStart | ProbeEnd | Operate | PolicyEdit | ClockStep | Compaction | Turn | Bill
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +210,7 @@ class Fleet:
                 self._edited(event)
             case ClockStep():
                 self._stepped(event.by_s)
-            case Compaction():
+            case Compaction() | Turn() | Bill():
                 pass
         return Said(event.at, changes=tuple(changes))
 
@@ -364,7 +383,20 @@ class Runs:
                 return Said(event.at, admitted=refusal is None, decisions=() if refusal is None else (refusal,))
             case Compaction():
                 self.run(event.run, event.at).compaction()
+            case Turn():
+                return self._asked(event)
+            case Bill():
+                return Said(event.at, decisions=self.run(event.run, event.at).settle(event.used))
         return Said(event.at)
+
+    def _asked(self, turn: Turn) -> Said:
+        """A limit that is only watched is noted, and the run goes on."""
+        run = self.run(turn.run, turn.at)
+        answer = run.reserve(turn.estimate, turn.at)
+        watched, run.noted = tuple(run.noted), []
+        if isinstance(answer, RunDecision):
+            return Said(turn.at, admitted=False, decisions=(answer,))
+        return Said(turn.at, admitted=True, decisions=watched)
 
     def _called(self, call: Call) -> tuple[RunDecision, ...]:
         return self.run(call.run, call.at).record(

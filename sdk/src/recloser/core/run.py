@@ -3,130 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import replace
 
-from recloser.core.budget import Budget, Limits, Refusal, Reservation, Spend
+from recloser.core.budget import Baseline, Budget, Limits, Refusal, Reservation, Spend
+from recloser.core.decision import NOTHING, RunDecision, ToolRules, block, is_enforced, is_of_a_step_before
+from recloser.core.run_tool import Streak, Tool
 from recloser.core.schema import RunPolicy
-from recloser.core.signals import MOST_REMEMBERED, Circles, Repeats, Share, Standstill
+from recloser.core.signals import MOST_REMEMBERED, Circles, Standstill
 from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
 
-
-@dataclass(frozen=True, slots=True)
-class ToolRules:
-    """One tool as a run knows it: its policy and the dependencies behind it."""
-
-    policy: RunPolicy = field(default_factory=RunPolicy)
-    dependencies: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RunDecision:
-    """What a signal led to, with its evidence against its threshold."""
-
-    action: Action
-    signal: Signal | None
-    """None where an operator holds the tool's circuit open."""
-    evidence: float
-    threshold: float
-    tool: str
-    step: int | None = None
-    tools: tuple[str, ...] = ()
-    """The tools withdrawn by it."""
-    dependency: str | None = None
-    scope: Scope = Scope.RUN
-    enforced: bool = True
-    """False: the policy only watches, and this is what would have happened."""
-    ambiguous: bool = False
-    """The call that it blocks may have happened already."""
-
-
-NOTHING: tuple[RunDecision, ...] = ()
-
-_OK, _EMPTY, _OFF = (
+_OK, _OFF = (
     Outcome.OK,
-    Outcome.EMPTY,
     Delivery.OFF,
 )  # asking an enumeration for a member costs as much as a call
 
 _WITHDRAWING = frozenset({Action.REMOVE_TOOL, Action.ESCALATE, Action.END_RUN})
+_ENDING = frozenset({Action.ESCALATE, Action.END_RUN})
 _NO_EVIDENCE = frozenset({Outcome.REJECTED, Outcome.CANCELLED})
-_FAILURE_SIGNALS = frozenset({Signal.CONSECUTIVE_FAILURES, Signal.SEMANTIC_FAILURES, Signal.RUN_FAILURE_RATE})
 
-
-@dataclass(slots=True)
-class _Streak:
-    """Steps in a row that failed; the calls of one step are one observation."""
-
-    steps: set[Hashable] = field(default_factory=set)
-    told: bool = False
-
-    def failed(self, step: Hashable) -> int:
-        if len(self.steps) < MOST_REMEMBERED:
-            self.steps.add(step)
-        return len(self.steps)
-
-    def ended(self) -> None:
-        if self.steps:
-            self.steps.clear()
-            self.told = False
-
-
-class _Tool:
-    """One tool's counters in one run."""
-
-    __slots__ = (
-        "admitted", "ambiguous", "blocked", "dependencies", "dependency_limit", "failing", "failure_limit", "guarded",
-        "identical_limit", "name", "policy", "refused", "repeats", "semantic", "semantic_removed", "share", "told",
-        "withdrawn",
-    )  # fmt: skip
-
-    def __init__(self, name: str, rules: ToolRules, short: bool) -> None:
-        self.name = name
-        self.withdrawn: RunDecision | None = None
-        self.refused = 0
-        self.failing = _Streak()
-        self.semantic = _Streak()
-        self.semantic_removed = False
-        self.share: Share | None = None
-        self.repeats = Repeats()
-        self.blocked: dict[Hashable, RunDecision] = {}
-        self.ambiguous: dict[Hashable, None] = {}
-        self.admitted: dict[Hashable, int] = {}
-        self.told: set[Hashable] = set()
-        self.follow(rules, short)
-
-    def follow(self, rules: ToolRules, short: bool) -> None:
-        """Go by these rules from now on."""
-        policy = self.policy = rules.policy
-        self.dependencies = rules.dependencies
-        self.failure_limit = _in_a_run(policy.consecutive_failures, policy, short)
-        self.dependency_limit = _in_a_run(policy.dependency_consecutive_failures, policy, short)
-        self.guarded = policy.repeat_at_once
-        self.identical_limit = None if policy.identical_calls_exempt else policy.identical_calls
-        if policy.run_failure_rate is None:
-            self.share = None
-        elif self.share is None or self.share.calls != policy.run_failure_min_calls:
-            self.share = Share(policy.run_failure_min_calls)
-
-    def known(self, table: dict[Hashable, int], call: Hashable) -> int:
-        """Count an admission, in a bounded table."""
-        count = table[call] = table.get(call, 0) + 1
-        if len(table) > 16 * MOST_REMEMBERED:
-            for oldest in list(islice(table, len(table) // 2)):
-                del table[oldest]
-        return count
-
-
-def _in_a_run(limit: int | None, policy: RunPolicy, short: bool) -> int | None:
-    tight = policy.short_run_consecutive_failures
-    return limit if limit is None or tight is None or not short else min(limit, tight)
+__all__ = ["NOTHING", "RunDecision", "RunState", "ToolRules"]
 
 
 class RunState:
     """All counters of one run. Decisions come from memory; a call that goes well costs a few look-ups."""
 
     __slots__ = (
+        "_baseline",
         "_budget",
         "_circles",
         "_dependencies",
@@ -149,12 +51,17 @@ class RunState:
         started_at: float,
         step_limit: int | None = None,
         default: ToolRules | None = None,
+        baseline: Baseline | None = None,
     ) -> None:
-        """`policy` holds the run's own limits; `default` the rules of tools that were not declared."""
+        """`policy` holds the run's own limits; `default` the rules of tools that were not declared.
+
+        `baseline` is what a healthy run of the same kind spends; None: nobody knows.
+        """
         self._policy = policy
+        self._baseline = baseline
         self._budget = Budget(Limits.of(policy, step_limit=step_limit), started_at=started_at)
-        self._tools: dict[str, _Tool] = {}
-        self._dependencies: dict[str, _Streak] = {}
+        self._tools: dict[str, Tool] = {}
+        self._dependencies: dict[str, Streak] = {}
         cycles = policy.oscillation_cycles if policy.oscillation_delivery is not Delivery.OFF else None
         self._circles = Circles(cycles) if cycles is not None else None
         watched = policy.no_progress_steps is not None and policy.no_progress_delivery is not Delivery.OFF
@@ -173,15 +80,16 @@ class RunState:
         """Make a tool known; one that is known follows an edited policy, and keeps its counters and its losses."""
         entry = self._tools.get(tool)
         if entry is None:
-            self._tools[tool] = _Tool(tool, rules, self._is_short(rules.policy))
+            self._tools[tool] = Tool(tool, rules, self._is_short(rules.policy))
         else:
             entry.follow(rules, self._is_short(rules.policy))
         for name in rules.dependencies:
-            self._dependencies.setdefault(name, _Streak())
+            self._dependencies.setdefault(name, Streak())
 
-    def follow(self, policy: RunPolicy, *, step_limit: int | None = None) -> None:
-        """Take over an edited policy of the run itself; what was counted and spent stays."""
+    def follow(self, policy: RunPolicy, *, step_limit: int | None = None, baseline: Baseline | None = None) -> None:
+        """Take over an edited policy of the run itself, and a newer baseline; what was counted and spent stays."""
         self._policy = policy
+        self._baseline = baseline or self._baseline
         self._budget.limits = Limits.of(policy, step_limit=step_limit)
 
     def _is_short(self, policy: RunPolicy) -> bool:
@@ -198,7 +106,7 @@ class RunState:
         `fingerprint` is the identity of the call (`fingerprint` or `call_key`; None: it has none), `keyed`: the call
         carries an idempotency key, so repeating it does no harm.
         """
-        if self.ended is not None and not _of_a_step_before(self.ended, step):
+        if self.ended is not None and not is_of_a_step_before(self.ended, step):
             return self.ended
         entry = self._tools.get(tool) or self._stranger(tool)
         if entry.withdrawn is not None:
@@ -208,17 +116,17 @@ class RunState:
             return None
         return self._repeated(entry, fingerprint, step, keyed)
 
-    def _repeated(self, entry: _Tool, call: Hashable, step: int | None, keyed: bool) -> RunDecision | None:
+    def _repeated(self, entry: Tool, call: Hashable, step: int | None, keyed: bool) -> RunDecision | None:
         if entry.blocked and call in entry.blocked:
             return replace(entry.blocked[call], step=step)
-        if entry.ambiguous and call in entry.ambiguous and not keyed and _enforced(entry.policy):
-            return _block(entry.name, step, ambiguous=True)
+        if entry.ambiguous and call in entry.ambiguous and not keyed and is_enforced(entry.policy):
+            return block(entry.name, step, ambiguous=True)
         if not entry.guarded:
             return None
         again = entry.known(entry.admitted, call) > 1
-        return _block(entry.name, step) if again and not keyed and _enforced(entry.policy) else None
+        return block(entry.name, step) if again and not keyed and is_enforced(entry.policy) else None
 
-    def _stranger(self, tool: str) -> _Tool:
+    def _stranger(self, tool: str) -> Tool:
         self.declare(tool, self.default)
         return self._tools[tool]
 
@@ -292,14 +200,14 @@ class RunState:
         self._serial += 1
         return ("call", self._serial)
 
-    def _did_not_run(self, entry: _Tool, outcome: Outcome, call: Hashable) -> None:
+    def _did_not_run(self, entry: Tool, outcome: Outcome, call: Hashable) -> None:
         """A call refused further down did not happen; one that its caller gave up may have."""
         if call is None or not entry.guarded:
             return
         if outcome is Outcome.REJECTED and entry.admitted.get(call, 0) > 0:
             entry.admitted[call] -= 1
 
-    def _succeeded(self, entry: _Tool) -> None:
+    def _succeeded(self, entry: Tool) -> None:
         if entry.failing.steps:
             entry.failing.ended()
         if entry.semantic.steps:
@@ -313,7 +221,7 @@ class RunState:
 
     def _failed(
         self,
-        entry: _Tool,
+        entry: Tool,
         outcome: Outcome,
         own_step: Hashable,
         step: int | None,
@@ -331,23 +239,27 @@ class RunState:
             if outcome is Outcome.TIMEOUT and call is not None and not entry.policy.retry_ambiguous:
                 entry.ambiguous[call] = None
 
-    def _failed_tool(self, entry: _Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
+    def _failed_tool(self, entry: Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
         policy, streak, limit = entry.policy, entry.failing, entry.failure_limit
         count = streak.failed(own_step)
         if limit is not None and count >= limit and not streak.told:
             streak.told = True
             self._trip(
-                entry, Signal.CONSECUTIVE_FAILURES, policy.consecutive_failures_action, count, limit, step, found
-            )
+                entry, Signal.CONSECUTIVE_FAILURES, policy.consecutive_failures_action, count, limit, step, found,
+                delivery=policy.consecutive_failures_delivery,
+            )  # fmt: skip
         share = entry.share.saw(True) if entry.share is not None else None
-        rate = policy.run_failure_rate
+        rate = entry.rate_limit
         if share is not None and rate is not None and share >= rate and "rate" not in entry.told:
             entry.told.add("rate")
-            self._trip(entry, Signal.RUN_FAILURE_RATE, policy.run_failure_rate_action, share, rate, step, found)
+            self._trip(
+                entry, Signal.RUN_FAILURE_RATE, policy.run_failure_rate_action, share, rate, step, found,
+                delivery=policy.run_failure_rate_delivery,
+            )  # fmt: skip
 
     def _failed_dependencies(
         self,
-        entry: _Tool,
+        entry: Tool,
         own_step: Hashable,
         step: int | None,
         at_fault: Iterable[str] | None,
@@ -355,57 +267,61 @@ class RunState:
     ) -> None:
         blamed = entry.dependencies if at_fault is None else tuple(at_fault)
         for name in blamed:
-            streak = self._dependencies.setdefault(name, _Streak())
+            streak = self._dependencies.setdefault(name, Streak())
             count, limit = streak.failed(own_step), entry.dependency_limit
             if limit is not None and count >= limit and not streak.told:
                 streak.told = True
                 self._trip_dependency(entry, name, count, limit, step, found)
 
     def _trip_dependency(
-        self, entry: _Tool, dependency: str, count: int, limit: int, step: int | None, found: list[RunDecision]
+        self, entry: Tool, dependency: str, count: int, limit: int, step: int | None, found: list[RunDecision]
     ) -> None:
         behind = [other for other in self._tools.values() if dependency in other.dependencies]
         if all(other.failing.told for other in behind):
             return  # its only tool has tripped by itself
-        action = entry.policy.consecutive_failures_action
-        signal = Signal.CONSECUTIVE_FAILURES
-        self._trip(entry, signal, action, count, limit, step, found, behind=behind, dependency=dependency)
+        self._trip(
+            entry, Signal.CONSECUTIVE_FAILURES, entry.policy.consecutive_failures_action, count, limit, step, found,
+            behind=behind, dependency=dependency, delivery=entry.policy.consecutive_failures_delivery,
+        )  # fmt: skip
 
-    def _rejected_arguments(self, entry: _Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
+    def _rejected_arguments(self, entry: Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
         policy, streak, signal = entry.policy, entry.semantic, Signal.SEMANTIC_FAILURES
-        count = streak.failed(own_step)
-        advise_at, remove_at = policy.semantic_failures, policy.semantic_remove_after
+        count, delivery = streak.failed(own_step), policy.semantic_failures_delivery
+        advise_at, remove_at = entry.advise_limit, entry.remove_limit
         if advise_at is not None and count >= advise_at and not streak.told:
             streak.told = True
-            self._trip(entry, signal, policy.semantic_failures_action, count, advise_at, step, found)
+            action = policy.semantic_failures_action
+            self._trip(entry, signal, action, count, advise_at, step, found, delivery=delivery)
         if remove_at is not None and count >= remove_at and not entry.semantic_removed:
             entry.semantic_removed = True
-            self._trip(entry, signal, Action.REMOVE_TOOL, count, remove_at, step, found)
+            self._trip(entry, signal, Action.REMOVE_TOOL, count, remove_at, step, found, delivery=delivery)
 
-    def _named_unknown(self, entry: _Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
+    def _named_unknown(self, entry: Tool, own_step: Hashable, step: int | None, found: list[RunDecision]) -> None:
         if len(self._unknown) < MOST_REMEMBERED:
             self._unknown.add(own_step)
-        limit = self._policy.unknown_tool
-        if limit is not None and len(self._unknown) >= limit and Signal.UNKNOWN_TOOL not in self._told:
-            self._told.add(Signal.UNKNOWN_TOOL)
-            self._trip(
-                entry, Signal.UNKNOWN_TOOL, self._policy.unknown_tool_action, len(self._unknown), limit, step, found
-            )
+        limit, delivery = self._policy.unknown_tool, self._policy.unknown_tool_delivery
+        if limit is None or delivery is _OFF or len(self._unknown) < limit or Signal.UNKNOWN_TOOL in self._told:
+            return
+        self._told.add(Signal.UNKNOWN_TOOL)
+        self._trip(
+            entry, Signal.UNKNOWN_TOOL, self._policy.unknown_tool_action, len(self._unknown), limit, step, found,
+            delivery=delivery,
+        )  # fmt: skip
 
     def _identical(
-        self, entry: _Tool, call: Hashable, count: int, limit: int, step: int | None, found: list[RunDecision]
+        self, entry: Tool, call: Hashable, count: int, limit: int, step: int | None, found: list[RunDecision]
     ) -> None:
         mark = ("same", call)
         if call in entry.blocked or mark in entry.told:
             return
-        action = entry.policy.identical_calls_action
-        decision = self._trip(entry, Signal.IDENTICAL_CALLS, action, count, limit, step, found)
+        action, delivery = entry.policy.identical_calls_action, entry.policy.identical_calls_delivery
+        decision = self._trip(entry, Signal.IDENTICAL_CALLS, action, count, limit, step, found, delivery=delivery)
         if decision.enforced and action is not Action.ADVISE:
             entry.blocked[call] = decision
         else:
             entry.told.add(mark)
 
-    def _oscillated(self, entry: _Tool, names: Iterable[str], step: int | None, found: list[RunDecision]) -> None:
+    def _oscillated(self, entry: Tool, names: Iterable[str], step: int | None, found: list[RunDecision]) -> None:
         assert self._circles is not None
         policy = self._policy
         behind = [self._tools[name] for name in names]
@@ -419,7 +335,7 @@ class RunState:
     def _stood_still(
         self,
         still: Standstill,
-        entry: _Tool,
+        entry: Tool,
         outcome: Outcome,
         own_step: Hashable,
         step: int | None,
@@ -436,7 +352,7 @@ class RunState:
         if self._told or count >= (self._policy.no_progress_steps or 0):
             self._judge_standstill(entry, count, step, found)
 
-    def _judge_standstill(self, entry: _Tool, count: int, step: int | None, found: list[RunDecision]) -> None:
+    def _judge_standstill(self, entry: Tool, count: int, step: int | None, found: list[RunDecision]) -> None:
         policy, limit = self._policy, self._policy.no_progress_steps
         if count == 0:
             self._told.discard(Signal.NO_PROGRESS)
@@ -460,7 +376,7 @@ class RunState:
 
     def _trip(
         self,
-        entry: _Tool,
+        entry: Tool,
         signal: Signal,
         action: Action,
         evidence: float,
@@ -468,12 +384,12 @@ class RunState:
         step: int | None,
         found: list[RunDecision],
         *,
-        behind: list[_Tool] | None = None,
+        behind: list[Tool] | None = None,
         dependency: str | None = None,
         delivery: Delivery = Delivery.ENFORCE,
     ) -> RunDecision:
-        enforced = _enforced(entry.policy) and delivery is Delivery.ENFORCE
-        lost = [tool for tool in behind or [entry] if _can_be_lost(tool, signal)] if action in _WITHDRAWING else []
+        enforced = is_enforced(entry.policy) and delivery is Delivery.ENFORCE
+        lost = [tool for tool in behind or [entry] if tool.can_be_lost(signal)] if action in _WITHDRAWING else []
         decision = RunDecision(
             action=action,
             signal=signal,
@@ -485,14 +401,14 @@ class RunState:
             dependency=dependency,
             enforced=enforced,
         )
-        ends = action is Action.END_RUN and self.ended is None and _exposed(entry, signal)
-        if lost or ends or (action not in _WITHDRAWING and _exposed(entry, signal)):
+        ends = action is Action.END_RUN and self.ended is None and entry.is_exposed(signal)
+        if lost or ends or (action not in _WITHDRAWING and entry.is_exposed(signal)):
             found.append(decision)
         if enforced:
             self._apply(decision, lost, ends=ends)
         return decision
 
-    def _apply(self, decision: RunDecision, lost: list[_Tool], *, ends: bool) -> None:
+    def _apply(self, decision: RunDecision, lost: list[Tool], *, ends: bool) -> None:
         """Also a run that has nothing left to lose to this signal ends by it."""
         for tool in lost:
             tool.withdrawn = decision
@@ -543,7 +459,7 @@ class RunState:
         return self._limit_reached(answer, estimate, now)
 
     def _limit_reached(self, refusal: Refusal, estimate: Spend | None, now: float) -> Reservation | RunDecision:
-        policy, enforced = self._policy, _enforced(self._policy)
+        policy, enforced = self._policy, is_enforced(self._policy)
         decision = RunDecision(
             policy.backstop_action,
             refusal.signal,
@@ -565,9 +481,28 @@ class RunState:
             self._told.add(decision.signal)
             self.noted.append(decision)
 
-    def settle(self, used: Spend, reservation: Reservation | None = None) -> None:
-        """Book what a model call really cost."""
+    def settle(self, used: Spend, reservation: Reservation | None = None) -> tuple[RunDecision, ...]:
+        """Book what a model call really cost; return what it tripped, mostly nothing."""
         self._budget.settle(used, reservation)
+        limit, burnt = self._policy.budget_burn, self._budget.burn(self._baseline)
+        if limit is None or burnt is None or burnt < limit or self._policy.budget_burn_delivery is _OFF:
+            return NOTHING
+        return self._burnt(burnt, limit)
+
+    def _burnt(self, burnt: float, limit: float) -> tuple[RunDecision, ...]:
+        """Once a run: what a run has spent stays spent."""
+        if Signal.BUDGET_BURN in self._told or self._policy.delivery is _OFF:
+            return NOTHING
+        self._told.add(Signal.BUDGET_BURN)
+        policy = self._policy
+        enforced = is_enforced(policy) and policy.budget_burn_delivery is Delivery.ENFORCE
+        decision = RunDecision(
+            policy.budget_burn_action, Signal.BUDGET_BURN, round(burnt, 3), limit, "", self._budget.steps,
+            enforced=enforced,
+        )  # fmt: skip
+        if enforced and decision.action in _ENDING:
+            self.ended = self.ended or decision
+        return (decision,)
 
     @property
     def budget(self) -> Budget:
@@ -617,25 +552,3 @@ class RunState:
 
 def _failed_result(outcome: Outcome, result: Hashable) -> Hashable:
     return (outcome.value, result)
-
-
-def _block(tool: str, step: int | None, *, ambiguous: bool = False) -> RunDecision:
-    return RunDecision(Action.BLOCK_CALL, Signal.IDENTICAL_CALLS, 2, 2, tool, step, ambiguous=ambiguous)
-
-
-def _enforced(policy: RunPolicy) -> bool:
-    return policy.delivery is Delivery.ENFORCE
-
-
-def _exposed(tool: _Tool, signal: Signal) -> bool:
-    """An explicit `never open` exempts a tool from the failure signals, and from nothing else."""
-    return not (tool.policy.never_open and signal in _FAILURE_SIGNALS)
-
-
-def _can_be_lost(tool: _Tool, signal: Signal) -> bool:
-    return tool.withdrawn is None and _exposed(tool, signal)
-
-
-def _of_a_step_before(ended: RunDecision, step: int | None) -> bool:
-    """The healthy calls of the step that ended the run are still executed."""
-    return step is not None and ended.step is not None and step <= ended.step

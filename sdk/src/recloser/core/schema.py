@@ -239,6 +239,9 @@ class RunPolicy:
     consecutive_failures_action: Action = _action(
         Action.REMOVE_TOOL, "What happens after that many failures.", level=_TOOL
     )
+    consecutive_failures_delivery: Delivery = _delivery(
+        Delivery.ENFORCE, "How failures in a row are delivered.", level=_TOOL
+    )
     short_run_steps: int | None = _count(
         10, "A run with a step limit up to this is short.", nullable=True, level=_TOOL, looser=Looser.DOWN
     )
@@ -264,6 +267,7 @@ class RunPolicy:
     semantic_failures_action: Action = _action(
         Action.ADVISE, "What happens after that many rejected calls.", level=_TOOL
     )
+    semantic_failures_delivery: Delivery = _delivery(Delivery.ENFORCE, "How rejected calls are delivered.", level=_TOOL)
     semantic_remove_after: int | None = _count(
         6, "After this many rejected calls in a row, withdraw the tool.", low=1, nullable=True, level=_TOOL,
         looser=Looser.UP,
@@ -282,6 +286,7 @@ class RunPolicy:
         (Action.ADVISE, Action.BLOCK_CALL, Action.REMOVE_TOOL, Action.END_RUN, Action.ESCALATE),
         level=_TOOL,
     )
+    identical_calls_delivery: Delivery = _delivery(Delivery.ENFORCE, "How repeated calls are delivered.", level=_TOOL)
     identical_calls_exempt: bool = _flag(
         False, "This tool may be called again and again with the same arguments.", level=_TOOL,
         looser=Looser.WHEN_TRUE,
@@ -315,6 +320,9 @@ class RunPolicy:
     run_failure_rate_action: Action = _action(
         Action.REMOVE_TOOL, "What happens at that share of failed calls.", level=_TOOL
     )
+    run_failure_rate_delivery: Delivery = _delivery(
+        Delivery.ENFORCE, "How the failure rate of a run is delivered.", level=_TOOL
+    )
     call_timeout_s: float | None = _seconds(
         None, "Give up on a single call after this long.", low=0.001, nullable=True, level=_TOOL
     )
@@ -345,7 +353,7 @@ class RunPolicy:
     )  # fmt: skip
     readmit_after_s: float = _seconds(600.0, "Only runs that went on without the tool for this long.", level=_TOOL)
     oscillation_cycles: int | None = _count(
-        3, "Stop a circle of calls after this many unchanged rounds.", low=2, nullable=True, level=_RUNS,
+        2, "Stop a circle of calls after this many unchanged rounds.", low=2, nullable=True, level=_RUNS,
         looser=Looser.UP,
     )  # fmt: skip
     oscillation_action: Action = _action(Action.REMOVE_TOOL, "What happens to the circle's tools.", level=_RUNS)
@@ -363,7 +371,7 @@ class RunPolicy:
     budget_burn: float | None = _setting(
         3.0,
         Kind.NUMBER,
-        "Trip when a step costs this many times what healthy runs of the kind spend.",
+        "Trip when a run spends this many times what healthy runs of its kind spend a step.",
         unit="times",
         low=1,
         high=1000,
@@ -371,13 +379,21 @@ class RunPolicy:
         level=_RUNS,
         looser=Looser.UP,
     )
-    budget_burn_action: Action = _action(Action.ADVISE, "What happens when spending runs ahead.", level=_RUNS)
+    budget_burn_action: Action = _action(
+        Action.ADVISE, "What happens when spending runs ahead.", (Action.ADVISE, *_ENDING), level=_RUNS
+    )
+    budget_burn_delivery: Delivery = _delivery(
+        Delivery.ENFORCE, "How the budget-burn signal is delivered.", level=_RUNS
+    )
     unknown_tool: int | None = _count(
         3, "Trip after this many calls to tools that are not there.", low=1, nullable=True, level=_RUNS,
         looser=Looser.UP,
     )  # fmt: skip
     unknown_tool_action: Action = _action(
         Action.ADVISE, "What happens when the model keeps naming unknown tools.", level=_RUNS
+    )
+    unknown_tool_delivery: Delivery = _delivery(
+        Delivery.ENFORCE, "How calls to unknown tools are delivered.", level=_RUNS
     )
     step_limit: int | None = _count(
         None, "End a run after this many model steps.", low=1, nullable=True, level=_RUNS, looser=Looser.UP

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from itertools import islice
 from typing import TypeVar
 
-LONGEST_CIRCLE = 6
+LONGEST_CIRCLE = 8
 MOST_REMEMBERED = 1024
 """At least so many are remembered, and never more than twice as many."""
 
