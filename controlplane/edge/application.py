@@ -20,7 +20,7 @@ from django.db import Error as DjangoDatabaseError
 
 from controlplane import redis_clients
 from controlplane.delivery.hub import Hub
-from controlplane.edge import database, limits, live, rehearsal, stream
+from controlplane.edge import database, explain, limits, live, rehearsal, stream
 from controlplane.edge.batch import Batches
 from controlplane.edge.considering import Considering
 from controlplane.edge.documents import Documents, Looks
@@ -39,6 +39,7 @@ ROUTES = {
     ("GET", f"{PREFIX}config"): "_config",
     ("GET", f"{PREFIX}circuits"): "_circuits",
     ("GET", f"{PREFIX}stream"): "_stream",
+    ("GET", f"{PREFIX}explain"): "_explain",
     ("GET", LIVE): "_live",
 }
 
@@ -136,6 +137,9 @@ class Edge:
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await stream.serve(self.hub, await self._keys.caller(headers_of(scope)), receive, send)
+
+    async def _explain(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await explain.serve(self._threads, await self._keys.caller(headers_of(scope)), scope, send)
 
     async def _beat(self) -> None:
         while True:
