@@ -1,10 +1,9 @@
 """The worker's own breaker: the core's circuit over an in-memory window, one per dependency, for this process alone.
 
 It is what protects an agent when the control plane is away, when the fleet's quorum is out of reach, and when this
-worker is the only
-one that fails. Only a later run tests it, with one real call. Instants are monotonic. The caller holds the client's
-lock for
-everything but `blocks`, which reads one mapping that is replaced whole.
+worker is the only one that fails. Only a later run tests it, with one real call. A flood of names pushes out breakers
+at rest, never one that is open. Instants are monotonic. The caller holds the client's lock for everything but `blocks`,
+which reads one mapping that is replaced whole.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from typing import Any
 from recloser.config_sync import DependencyRule, Pulse
 from recloser.core.circuit import Breach, Circuit, finish_round, grant_round, judge, lengthen, shift
 from recloser.core.policy import CircuitPolicy, worker_scope
+from recloser.core.registry import Registry
 from recloser.core.types import FAILURES, SUCCESSES, Outcome, State, Verdict
 from recloser.core.window import Window
 from recloser.outbox import new_id
 
-MAX_DEPENDENCIES = 1000
+MAX_DEPENDENCIES = 500
 LEASE_S = 600.0
 """A testing call is a tool's own call and may last; only a lost one must free the slot."""
 
@@ -55,9 +55,13 @@ class WorkerBreakers:
     """All breakers of this process. `open` holds those that stop calls, by dependency."""
 
     def __init__(self, pulse: Pulse | None = None) -> None:
-        self._own: dict[str, _Own] = {}
+        self._own = Registry[_Own](at_rest=_at_rest, limit=MAX_DEPENDENCIES)
         self.open: Mapping[str, Circuit] = {}
         self._pulse = pulse or Pulse()
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._own)
 
     def failing(self, dependency: str) -> bool:
         """Is there a streak that a success would end?"""
@@ -113,10 +117,9 @@ class WorkerBreakers:
         own = self._own.get(rule.name)
         if outcome in SUCCESSES and (own is None or own.window.streak == 0):
             return None  # a success ends a streak, which is all that this scope judges by; there is none
+        own = self._own.of(rule.name, lambda: _Own(rule))
         if own is None:
-            if len(self._own) >= MAX_DEPENDENCIES:
-                return None
-            own = self._own[rule.name] = _Own(rule)
+            return None
         own.follow(rule)
         if own.circuit.state is not State.CLOSED or began_at < (own.circuit.changed_at or began_at):
             if retry_after_s is not None:
@@ -127,12 +130,13 @@ class WorkerBreakers:
 
     def drop(self) -> None:
         """A forked child starts on its own evidence."""
-        self._own, self.open = {}, {}
+        self._own.clear()
+        self.open = {}
         self._pulse.beat()
 
     def shift(self, by_s: float) -> None:
         """The process slept for -`by_s` seconds: what happened before is that much older."""
-        for own in self._own.values():
+        for _, own in self._own:
             own.window.shift(by_s)
             self._set(own, shift(own.circuit, by_s))
 
@@ -152,6 +156,10 @@ class WorkerBreakers:
         else:
             self.open = {**self.open, own.rule.name: circuit}
             self._pulse.beat()
+
+
+def _at_rest(own: _Own) -> bool:
+    return own.circuit.state is State.CLOSED
 
 
 def _policy(rule: DependencyRule) -> CircuitPolicy:

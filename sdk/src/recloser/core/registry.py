@@ -1,7 +1,7 @@
 """A bounded table of breakers: a flood of keys pushes out what is at rest, never what is open or being tested.
 
-For whoever keeps breakers by keys that a caller invents (case B21): an adapter or proxy with one breaker a host. The
-SDK's own table has the dependencies of its tools as keys, which the operators' configuration bounds.
+For whoever keeps breakers by keys that a caller may invent (case B21): a worker's own breakers, an adapter or a proxy
+with one breaker a host.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """At most `limit` entries, the least recently used at the front. A key that was let go starts afresh."""
 
-    __slots__ = ("_at_rest", "_entries", "_make", "limit")
+    __slots__ = ("_at_rest", "_entries", "limit")
 
-    def __init__(self, make: Callable[[str], T], *, at_rest: Callable[[T], bool], limit: int = 500) -> None:
+    def __init__(self, *, at_rest: Callable[[T], bool], limit: int = 500) -> None:
         """`at_rest` tells whether an entry may be let go: a closed circuit that nobody suspects or holds."""
-        self._make = make
         self._at_rest = at_rest
         self._entries: dict[str, T] = {}
         self.limit = limit
 
-    def of(self, key: str) -> T:
-        """The entry of a key, made if there is none. Where everything kept is open, a new one is made but not kept."""
+    def get(self, key: str) -> T | None:
+        """The entry of a key, if there is one; this is no use of it."""
+        return self._entries.get(key)
+
+    def of(self, key: str, make: Callable[[], T]) -> T | None:
+        """The entry of a key, made if there is none; None where everything kept is open and there is no room."""
         entry = self._entries.pop(key, None)
         if entry is None:
-            entry = self._make(key)
             if not self._room():
-                return entry
+                return None
+            entry = make()
         self._entries[key] = entry
         return entry
+
+    def clear(self) -> None:
+        """Let everything go."""
+        self._entries.clear()
 
     def _room(self) -> bool:
         if len(self._entries) < self.limit:
