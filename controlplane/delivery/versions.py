@@ -1,6 +1,7 @@
 """The versions of an environment's two documents: (epoch, n). The row is locked last in every transaction."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connection, transaction
@@ -12,6 +13,12 @@ ON CONFLICT (environment_id) DO UPDATE
 SET config = v.config + %s, circuits = v.circuits + %s
 RETURNING epoch, config, circuits
 """
+_RAISE_AND_STAMP = f"""
+WITH v AS ({_RAISE}), stamped AS (
+    UPDATE controlplane_circuit c SET version = v.circuits FROM v WHERE c.id = ANY(%s)
+)
+SELECT epoch, config, circuits FROM v
+"""  # noqa: S608 (nothing but our own constant is put in)
 _READ = "SELECT epoch, config, circuits FROM controlplane_documentversion WHERE environment_id = %s"
 
 
@@ -39,10 +46,17 @@ def all_known() -> dict[int, Versions]:
         return {environment_id: Versions(*rest) for environment_id, *rest in cursor.fetchall()}
 
 
-def bump_circuits(environment_id: int) -> int:
-    """Raise the circuits version inside the caller's transaction, as its last lock; publish on commit."""
+def bump_circuits(environment_id: int, *, carried: Sequence[int] = ()) -> int:
+    """Raise the circuits version inside the caller's transaction, as its last lock; publish on commit.
+
+    `carried`: the circuits, locked by the caller, that this version is the first to tell of.
+    """
     _inside_a_transaction()
-    return _raised(environment_id, config=0, circuits=1).circuits
+    if not carried:
+        return _raised(environment_id, config=0, circuits=1).circuits
+    with connection.cursor() as cursor:
+        cursor.execute(_RAISE_AND_STAMP, [environment_id, _epoch(), 0, 1, list(carried)])
+        return Versions(*cursor.fetchone()).circuits
 
 
 def bump_config(environment_id: int) -> int:

@@ -66,7 +66,7 @@ class Keys:
         if token is None:
             return None
         async with self._pool.connection() as connection:
-            row = await (await connection.execute(access.LOOKUP, [token.prefix])).fetchone()
+            row = await (await connection.execute(access.LOOKUP, [token.prefix], prepare=True)).fetchone()
         if row is None or not access.matches(token, row["digest"]):
             return None
         return Caller(row["id"], row["agent_id"], row["agent"], row["environment_id"], row["environment"])

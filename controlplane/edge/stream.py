@@ -25,5 +25,5 @@ async def _tell(listener: Listener, document: Circuits, send: Send) -> None:
     await streaming.write(send, event("config", {"epoch": document.epoch, "version": document.config}))
     told = b""
     while told is not BYE:
-        told = await listener.events.get()
+        told = await listener.next()
         await streaming.write(send, told)

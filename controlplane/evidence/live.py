@@ -17,20 +17,19 @@ LATELY_S = 600.0
 KEEP_S = 1.0
 KEPT_INSTANCES = 50_000
 
-_SESSIONS = """
-SELECT s.id::text
+_PRESENT = """
+SELECT 'session', s.id::text, NULL::timestamptz
 FROM controlplane_session s
 JOIN controlplane_worker w ON w.id = s.worker_id
 JOIN controlplane_agentkey k ON k.id = s.key_id
-WHERE w.environment_id = %s AND s.last_seen_at > %s - make_interval(secs => %s)
+WHERE w.environment_id = %(environment)s AND s.last_seen_at > %(now)s - make_interval(secs => %(live_s)s)
   AND w.quarantined_at IS NULL AND k.quarantined_at IS NULL
-"""
-_QUARANTINED = """
-SELECT 'key', id, quarantined_at FROM controlplane_agentkey
-WHERE environment_id = %s AND quarantined_at IS NOT NULL
 UNION ALL
-SELECT 'worker', id, quarantined_at FROM controlplane_worker
-WHERE environment_id = %s AND quarantined_at IS NOT NULL
+SELECT 'key', id::text, quarantined_at FROM controlplane_agentkey
+WHERE environment_id = %(environment)s AND quarantined_at IS NOT NULL
+UNION ALL
+SELECT 'worker', id::text, quarantined_at FROM controlplane_worker
+WHERE environment_id = %(environment)s AND quarantined_at IS NOT NULL
 """
 
 
@@ -65,15 +64,13 @@ def forget(environment_id: int) -> None:
 
 def _read(environment_id: int, now: datetime) -> Live:
     with connection.cursor() as cursor:
-        cursor.execute(_SESSIONS, [environment_id, now, LIVE_S])
-        sessions = frozenset(session for (session,) in cursor.fetchall())
-        cursor.execute(_QUARANTINED, [environment_id, environment_id])
+        cursor.execute(_PRESENT, {"environment": environment_id, "now": now, "live_s": LIVE_S})
         rows = cursor.fetchall()
     return Live(
-        sessions=sessions,
-        quarantined_keys=tuple(pk for kind, pk, _ in rows if kind == "key"),
-        quarantined_workers=tuple(pk for kind, pk, _ in rows if kind == "worker"),
-        quarantined_at=max((at for _, _, at in rows), default=None),
+        sessions=frozenset(pk for kind, pk, _ in rows if kind == "session"),
+        quarantined_keys=tuple(int(pk) for kind, pk, _ in rows if kind == "key"),
+        quarantined_workers=tuple(int(pk) for kind, pk, _ in rows if kind == "worker"),
+        quarantined_at=max((at for *_, at in rows if at is not None), default=None),
     )
 
 

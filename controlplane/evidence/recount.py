@@ -30,11 +30,16 @@ WHERE {_OURS} AND received_at >= %(since)s
 GROUP BY 1, 2, 3
 """  # noqa: S608
 _PARTS = f"""
-SELECT key_id, worker_id, sum({FAILED}), sum(LEAST(slow, {JUDGED}))
-FROM observation
-WHERE {_OURS} AND received_at >= %(since)s AND {FAILED} + slow > 0
-  AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
-GROUP BY 1, 2
+WITH part AS (
+    SELECT key_id, worker_id, sum({FAILED}) AS failures, sum(LEAST(slow, {JUDGED})) AS slow
+    FROM observation
+    WHERE {_OURS} AND received_at >= %(since)s AND {FAILED} + slow > 0
+      AND floor(extract(epoch FROM at)::float8 / %(width)s) BETWEEN %(first)s AND %(last)s
+    GROUP BY 1, 2
+)
+SELECT p.worker_id, p.failures, p.slow, coalesce(k.prefix, '?'), coalesce(a.slug || '/' || w.instance, '?')
+FROM part p LEFT JOIN controlplane_agentkey k ON k.id = p.key_id LEFT JOIN controlplane_worker w ON w.id = p.worker_id
+LEFT JOIN controlplane_agent a ON a.id = w.agent_id
 """  # noqa: S608
 _STREAK = f"""
 WITH ended AS (
@@ -109,17 +114,20 @@ def of_rows(dependency_id: int, generation: int, policy: CircuitPolicy, now: dat
 class Part:
     """What one worker reported by one key: its failures and slow calls in the window."""
 
-    key_id: int
     worker_id: int
     failures: int
     slow: int
+    key: str
+    """Its prefix; "?" of one that is gone."""
+    worker: str
+    """Agent and instance."""
 
 
 def parts(dependency_id: int, generation: int, policy: CircuitPolicy, now: datetime, live: Live) -> list[Part]:
     """Whose claims the window rests on."""
     with connection.cursor() as cursor:
         cursor.execute(_PARTS, _asked(dependency_id, generation, policy, now, live))
-        return [Part(key, worker, int(failures), int(slow)) for key, worker, failures, slow in cursor.fetchall()]
+        return [Part(pk, int(failures), int(slow), *names) for pk, failures, slow, *names in cursor.fetchall()]
 
 
 def callers(dependency_id: int, now: datetime) -> set[Voice]:

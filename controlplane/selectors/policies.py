@@ -49,9 +49,9 @@ class Book:
 _books: OrderedDict[int, tuple[tuple[str, int], Book]] = OrderedDict()
 
 
-def book(environment_id: int) -> Book:
-    """The environment's policies as they stand; kept until the config version moves."""
-    at = versions.of(environment_id)
+def book(environment_id: int, at: versions.Versions | None = None) -> Book:
+    """The environment's policies as they stand, kept until the config version moves. `at`: the version just read."""
+    at = at or versions.of(environment_id)
     version = (at.epoch, at.config)
     kept = _books.get(environment_id)
     if kept is not None and kept[0] == version:
@@ -73,9 +73,9 @@ def of_tool(tool: Tool) -> Resolved[RunPolicy]:
     return book(tool.environment_id).run(tool.pk)
 
 
-def circuit_policy(*, environment_id: int, dependency_id: int) -> CircuitPolicy:
+def circuit_policy(*, environment_id: int, dependency_id: int, at: versions.Versions | None = None) -> CircuitPolicy:
     """The circuit policy alone, by ids."""
-    return book(environment_id).circuit(dependency_id).policy
+    return book(environment_id, at).circuit(dependency_id).policy
 
 
 def circuit_policies(rows: Iterable[Circuit]) -> dict[int, CircuitPolicy]:

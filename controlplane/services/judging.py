@@ -13,7 +13,7 @@ from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Delivery, State
 
 from controlplane import clock
-from controlplane.delivery import publish
+from controlplane.delivery import publish, versions
 from controlplane.evidence import live, recount, window
 from controlplane.evidence.counters import Key
 from controlplane.evidence.outcomes import FAILED
@@ -49,8 +49,7 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True, by_r
     `bad_sample`: something failing or slow has just been counted; without, nothing new may open it. `by_rows`: ask
     Postgres, whatever the counters say.
     """
-    row = find(dependency_id)
-    policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=dependency_id)
+    row, policy = _found(dependency_id)
     before = core_of(row)
     if before.state is not State.CLOSED:
         return _considered(dependency_id, before, policy)
@@ -114,6 +113,24 @@ def hear_wait(*, dependency_id: int, until: datetime, now: datetime) -> bool:
     return True
 
 
+_COLUMNS = ", ".join(f"c.{field.column}" for field in Circuit._meta.concrete_fields)
+_AT = ("at_epoch", "at_config", "at_circuits")
+_WITH_VERSION = f"""
+SELECT {_COLUMNS}, v.epoch AS at_epoch, v.config AS at_config, v.circuits AS at_circuits
+FROM controlplane_circuit c JOIN controlplane_documentversion v ON v.environment_id = c.environment_id
+WHERE c.dependency_id = %s
+"""  # noqa: S608
+_LOCKED = f"SELECT {_COLUMNS} FROM controlplane_circuit c WHERE c.id = %s FOR NO KEY UPDATE"  # noqa: S608
+
+
+def _found(dependency_id: int) -> tuple[Circuit, CircuitPolicy]:
+    """The circuit and its policy, in one statement where both are known already."""
+    row = next(iter(Circuit.objects.raw(_WITH_VERSION, [dependency_id])), None)
+    at = None if row is None else versions.Versions(*(getattr(row, name) for name in _AT))
+    row = row or find(dependency_id)
+    return row, policies.circuit_policy(environment_id=row.environment_id, dependency_id=dependency_id, at=at)
+
+
 def find(dependency_id: int) -> Circuit:
     """The dependency's circuit, made if this is the first that is heard of it."""
     row = Circuit.objects.filter(dependency_id=dependency_id).first()
@@ -161,7 +178,7 @@ def _evidence(
 @transaction.atomic
 def _decide(circuit_id: int, generation: int, evidence: Evidence, policy: CircuitPolicy, now: datetime) -> Considered:
     """Judge the locked row by evidence of its own generation; whoever comes second finds it moved on."""
-    row = Circuit.objects.select_for_update(no_key=True, of=("self",)).select_related("dependency").get(pk=circuit_id)
+    (row,) = Circuit.objects.raw(_LOCKED, [circuit_id])
     before = core_of(row)
     if before.generation != generation:
         return _considered(row.dependency_id, before, policy)
@@ -185,7 +202,7 @@ def _write(
             policy=policy,
             delivery=Delivery.ENFORCE if judgement.opened else Delivery.OBSERVE,
             generation=before.generation,
-            outage=transition.outage if transition else None,
+            outage_id=transition.outage_id if transition else None,
             now=now,
         )
     if judgement.suspected and not judgement.opened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -20,7 +21,7 @@ from controlplane import clock
 from controlplane.delivery import publish, versions
 from controlplane.evidence import live, recount
 from controlplane.evidence.outcomes import FAILED
-from controlplane.models import AgentKey, Circuit, Outage, Transition, Trip, Worker
+from controlplane.models import Circuit, Outage
 from controlplane.selectors.policies import digest
 from controlplane.services import system
 
@@ -76,6 +77,14 @@ class Change:
     evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """One transition as it was written, and the episode that it belongs to, if any."""
+
+    pk: int
+    outage_id: int | None
+
+
 def save(
     row: Circuit,
     after: core.Circuit,
@@ -83,13 +92,13 @@ def save(
     policy: CircuitPolicy,
     now: datetime,
     evidence: Mapping[str, Any] | None = None,
-) -> Transition | None:
+) -> Move | None:
     """Bring a row locked by the caller to what the core decided about it, one step at a time; its transition if any."""
     return save_all([Change(row, after, policy, evidence or {})], now=now)[0]
 
 
-def save_all(changes: Sequence[Change], *, now: datetime) -> list[Transition | None]:
-    """The same for many rows, each another circuit's, in a few statements; all of them or none."""
+def save_all(changes: Sequence[Change], *, now: datetime) -> list[Move | None]:
+    """The same for many rows, each another circuit's, in one statement; all of them or none."""
     if not changes:
         return []
     before = [core_of(each.row) for each in changes]
@@ -98,69 +107,85 @@ def save_all(changes: Sequence[Change], *, now: datetime) -> list[Transition | N
             raise ValueError(
                 f"circuit {each.row.pk} would skip from generation {was.generation} to {each.after.generation}"
             )
-    _mirror(changes)
+    made = _written([_record(*pair, now) for pair in zip(changes, before, strict=True)])
     for each, was in zip(changes, before, strict=True):
         if each.after.generation == was.generation and each.after.locked_out_at != was.locked_out_at:
             _note_lockout(each.row, each.after)
-    moved = [(each, was) for each, was in zip(changes, before, strict=True) if each.after.generation != was.generation]
-    made = dict(zip((each.row.pk for each, _ in moved), _transitions(moved, now), strict=True))
-    return [made.get(each.row.pk) for each in changes]
+    return [made[each.row.pk] for each in changes]
 
 
-_Moved = Sequence[tuple[Change, core.Circuit]]
-
-
-def _transitions(moved: _Moved, now: datetime) -> list[Transition]:
-    outages = _outages(moved, now)
-    rows = [_transition(each, was, outages.get(each.row.pk), now) for each, was in moved]
-    return Transition.objects.bulk_create(rows)
-
-
-def _transition(change: Change, before: core.Circuit, outage: Outage | None, now: datetime) -> Transition:
-    after = change.after
-    return Transition(
-        circuit=change.row,
-        outage=outage,
-        at=clock.instant(after.changed_at) or now,
-        generation=after.generation,
-        from_state=before.state.value,
-        to_state=after.state.value,
-        from_mode=before.mode.value,
-        to_mode=after.mode.value,
-        cause=after.cause.value if after.cause else "",
-        actor=after.actor or "",
-        reason=after.reason or "",
-        evidence=dict(change.evidence),
-    )
-
-
-_MIRROR = """
-UPDATE controlplane_circuit c SET
-    state = n.state, mode = n.mode, mode_expires_at = n.mode_expires_at, generation = n.generation, core = n.core,
-    cause = n.cause, actor = n.actor, reason = n.reason, changed_at = n.changed_at, opened_at = n.opened_at,
-    due_at = n.due_at, sweep_at = n.sweep_at, suspected_at = n.suspected_at, locked_out_at = n.locked_out_at,
-    acknowledged_at = n.acknowledged_at, acknowledged_by = n.acknowledged_by
-FROM jsonb_to_recordset(%s::jsonb) AS n(
-    id bigint, held_from bigint, state text, mode text, mode_expires_at timestamptz, generation bigint, core jsonb,
-    cause text, actor text, reason text, changed_at timestamptz, opened_at timestamptz, due_at timestamptz,
-    sweep_at timestamptz, suspected_at timestamptz, locked_out_at timestamptz, acknowledged_at timestamptz,
-    acknowledged_by text)
-WHERE c.id = n.id AND c.generation = n.held_from
+_SAVE = """
+WITH n AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(%s::jsonb) AS n(
+        id bigint, held_from bigint, state text, mode text, mode_expires_at timestamptz, generation bigint, core jsonb,
+        cause text, actor text, reason text, changed_at timestamptz, opened_at timestamptz, due_at timestamptz,
+        sweep_at timestamptz, suspected_at timestamptz, locked_out_at timestamptz, acknowledged_at timestamptz,
+        acknowledged_by text, moved boolean, leaves boolean, returns boolean, at timestamptz,
+        from_state text, from_mode text, evidence jsonb)
+),
+mirrored AS (
+    UPDATE controlplane_circuit c SET
+        state = n.state, mode = n.mode, mode_expires_at = n.mode_expires_at, generation = n.generation, core = n.core,
+        cause = n.cause, actor = n.actor, reason = n.reason, changed_at = n.changed_at, opened_at = n.opened_at,
+        due_at = n.due_at, sweep_at = n.sweep_at, suspected_at = n.suspected_at, locked_out_at = n.locked_out_at,
+        acknowledged_at = n.acknowledged_at, acknowledged_by = n.acknowledged_by
+    FROM n WHERE c.id = n.id AND c.generation = n.held_from
+    RETURNING c.id
+),
+begun AS (
+    INSERT INTO controlplane_outage (circuit_id, started_at, cause)
+    SELECT n.id, n.at, n.cause FROM n JOIN mirrored USING (id) WHERE n.leaves ORDER BY n.id
+    RETURNING id, circuit_id
+),
+running AS (
+    SELECT o.id, o.circuit_id FROM controlplane_outage o JOIN n ON n.id = o.circuit_id
+    WHERE n.moved AND NOT n.leaves AND o.ended_at IS NULL
+),
+ended AS (
+    UPDATE controlplane_outage o SET ended_at = n.at
+    FROM n JOIN running ON running.circuit_id = n.id WHERE n.returns AND o.id = running.id
+),
+moved AS (
+    INSERT INTO controlplane_transition (
+        circuit_id, outage_id, at, generation, from_state, to_state, from_mode, to_mode, cause, actor, reason, evidence)
+    SELECT n.id, o.id, n.at, n.generation, n.from_state, n.state, n.from_mode, n.mode, n.cause, n.actor, n.reason,
+        n.evidence
+    FROM n JOIN mirrored USING (id)
+    LEFT JOIN (SELECT * FROM begun UNION ALL SELECT * FROM running) o ON o.circuit_id = n.id
+    WHERE n.moved ORDER BY n.id
+    RETURNING id, circuit_id, outage_id
+)
+SELECT mirrored.id, moved.id, moved.outage_id FROM mirrored LEFT JOIN moved ON moved.circuit_id = mirrored.id
 """
+"""Rows by compare-and-set, outages begun and ended, transitions. Each circuit's row is locked already."""
 
 
-def _mirror(changes: Sequence[Change]) -> None:
-    """The core's circuit is the truth; the columns are for queries. `sweep_at` is ours."""
-    rows = []
-    for each in changes:
-        held_from = each.row.generation
-        _put(each.row, each.after, each.policy)
-        columns = {name: getattr(each.row, name) for name in MIRRORED}
-        rows.append({"id": each.row.pk, "held_from": held_from, **columns})
+def _written(records: Sequence[Mapping[str, Any]]) -> dict[int, Move | None]:
     with connection.cursor() as cursor:
-        cursor.execute(_MIRROR, [json.dumps(rows, default=datetime.isoformat)])
-        if cursor.rowcount != len(rows):
-            raise RuntimeError(f"a circuit of {[row['id'] for row in rows]} moved on under its lock")
+        cursor.execute(_SAVE, [json.dumps(records, default=datetime.isoformat)])
+        found = cursor.fetchall()
+    if len(found) != len(records):
+        raise RuntimeError(f"a circuit of {[each['id'] for each in records]} moved on under its lock")
+    return {pk: Move(move, outage) if move is not None else None for pk, move, outage in found}
+
+
+def _record(change: Change, before: core.Circuit, now: datetime) -> dict[str, Any]:
+    """The core's circuit is the truth; the columns are for queries. `sweep_at` is ours."""
+    row, after, held_from = change.row, change.after, change.row.generation
+    _put(row, after, change.policy)
+    leaves = before.state is State.CLOSED and after.state is not State.CLOSED
+    return {
+        **{name: getattr(row, name) for name in MIRRORED},
+        "id": row.pk,
+        "held_from": held_from,
+        "moved": after.generation != before.generation,
+        "leaves": leaves and after.generation != before.generation,
+        "returns": after.state is State.CLOSED,
+        "at": clock.instant(after.changed_at) or now,
+        "from_state": before.state.value,
+        "from_mode": before.mode.value,
+        "evidence": dict(change.evidence),
+    }
 
 
 def _put(row: Circuit, after: core.Circuit, policy: CircuitPolicy) -> None:
@@ -184,53 +209,14 @@ def _note_lockout(row: Circuit, after: core.Circuit) -> None:
     Outage.objects.filter(circuit=row, ended_at=None).update(locked_out_at=clock.instant(after.locked_out_at))
 
 
-def _outages(moved: _Moved, now: datetime) -> dict[int, Outage]:
-    """By circuit, the episode that its change belongs to: begun by leaving `closed`, ended by returning."""
-    begun = [_begun(each, now) for each, was in moved if _leaves(each, was)]
-    running = _running([each.row.pk for each, was in moved if not _leaves(each, was)])
-    ended = [
-        _ended(running[each.row.pk], each, now)
-        for each, _ in moved
-        if each.row.pk in running and each.after.state is State.CLOSED
-    ]
-    if ended:
-        Outage.objects.bulk_update(ended, ["ended_at"])
-    return running | {outage.circuit_id: outage for outage in (Outage.objects.bulk_create(begun) if begun else [])}
-
-
-def _leaves(change: Change, before: core.Circuit) -> bool:
-    return before.state is State.CLOSED and change.after.state is not State.CLOSED
-
-
-def _running(circuits: list[int]) -> dict[int, Outage]:
-    if not circuits:
-        return {}
-    return {row.circuit_id: row for row in Outage.objects.filter(circuit__in=circuits, ended_at=None)}
-
-
-def _begun(change: Change, now: datetime) -> Outage:
-    after = change.after
-    return Outage(
-        circuit=change.row,
-        started_at=clock.instant(after.changed_at) or now,
-        cause=after.cause.value if after.cause else "",
-    )
-
-
-def _ended(outage: Outage, change: Change, now: datetime) -> Outage:
-    outage.ended_at = clock.instant(change.after.changed_at) or now
-    return outage
-
-
 def announce(rows: Iterable[Circuit]) -> None:
     """Raise the circuits version of every environment concerned, as the last lock; on commit, publish and wake."""
     by_environment: dict[int, list[Circuit]] = {}
     for row in rows:
         by_environment.setdefault(row.environment_id, []).append(row)
     for environment_id in sorted(by_environment):
-        version = versions.bump_circuits(environment_id)
         changed = by_environment[environment_id]
-        Circuit.objects.filter(pk__in=[row.pk for row in changed]).update(version=version)
+        version = versions.bump_circuits(environment_id, carried=[row.pk for row in changed])
         for row in changed:
             row.version = version
         publish.circuits_changed(environment_id)
@@ -251,6 +237,27 @@ def told(breach: Breach, evidence: Evidence, policy: CircuitPolicy) -> dict[str,
     }
 
 
+_TRIP = f"""
+WITH completing AS (
+    SELECT tool_id, operation, key_id, worker_id, samples -> -1 AS sample
+    FROM observation
+    WHERE dependency_id = %(dependency)s AND generation = %(generation)s AND counted
+      AND received_at >= %(at)s - make_interval(secs => %(window_s)s)
+      AND (%(slow)s AND slow > 0 OR NOT %(slow)s AND {FAILED} > 0)
+    ORDER BY received_at DESC, id DESC LIMIT 1
+)
+INSERT INTO controlplane_trip (
+    id, environment_id, scope, signal, dependency_id, outage_id, delivery, threshold, shares, policy, at, received_at,
+    action, false_trip_by, tool_id, key_id, worker_id, run, step, evidence)
+SELECT %(id)s, %(environment)s, %(scope)s, %(signal)s, %(dependency)s, %(outage)s, %(delivery)s, %(threshold)s::jsonb,
+    %(shares)s::jsonb, %(policy)s, %(at)s, %(at)s, '', '', c.tool_id, c.key_id, c.worker_id,
+    (c.sample ->> 'run')::uuid, (c.sample ->> 'step')::int,
+    %(evidence)s::jsonb || jsonb_build_object('operation', nullif(c.operation, ''))
+FROM (SELECT) one LEFT JOIN completing c ON true
+"""  # noqa: S608
+"""The newest failing (or slow) row says tool, operation, key and worker; its last sample, run and step."""
+
+
 def record_trip(
     row: Circuit,
     breach: Breach,
@@ -259,66 +266,31 @@ def record_trip(
     policy: CircuitPolicy,
     delivery: Delivery,
     generation: int,
-    outage: Outage | None,
+    outage_id: int | None,
     now: datetime,
-) -> Trip:
+) -> None:
     """One opening for the fleet, or what would have been one, with the call that completed it."""
-    completing = _completing_sample(row, breach, generation, policy, now)
-    return Trip.objects.create(
-        environment_id=row.environment_id,
-        scope=Scope.FLEET.value,
-        signal=breach.signal.value,
-        dependency_id=row.dependency_id,
-        outage=outage,
-        delivery=delivery.value,
-        evidence=told(breach, evidence, policy) | {"operation": completing.pop("operation", None)},
-        threshold={
-            breach.signal.value: breach.threshold,
-            "min_calls": policy.min_calls,
-            "min_workers": policy.min_workers,
-        },
-        shares=_shares(row, breach.signal, generation, policy, now),
-        policy=digest(policy),
-        at=now,
-        received_at=now,
-        **completing,
-    )
-
-
-_COMPLETING = f"""
-SELECT tool_id, operation, key_id, worker_id, samples -> -1
-FROM observation
-WHERE dependency_id = %s AND generation = %s AND counted AND received_at >= %s - make_interval(secs => %s)
-  AND (%s AND slow > 0 OR NOT %s AND {FAILED} > 0)
-ORDER BY received_at DESC, id DESC LIMIT 1
-"""  # noqa: S608
-
-
-def _completing_sample(
-    row: Circuit, breach: Breach, generation: int, policy: CircuitPolicy, now: datetime
-) -> dict[str, Any]:
-    """The newest failing (or slow) row: tool, operation, key and worker, and the run and step of its last sample."""
-    slow = breach.signal is Signal.SLOW_CALL_RATE
-    with connection.cursor() as cursor:
-        cursor.execute(_COMPLETING, [row.dependency_id, generation, now, policy.window_s, slow, slow])
-        found = cursor.fetchone()
-    if found is None:
-        return {}
-    tool, operation, key, worker, sample = found
-    known = _decoded(sample)
-    return {
-        "tool_id": tool,
-        "operation": operation or None,
-        "key_id": key,
-        "worker_id": worker,
-        "run": known.get("run"),
-        "step": known.get("step"),
+    signal = breach.signal
+    threshold = {signal.value: breach.threshold, "min_calls": policy.min_calls, "min_workers": policy.min_workers}
+    values: dict[str, Any] = {
+        "id": uuid.uuid4(),
+        "environment": row.environment_id,
+        "scope": Scope.FLEET.value,
+        "signal": signal.value,
+        "dependency": row.dependency_id,
+        "generation": generation,
+        "outage": outage_id,
+        "delivery": delivery.value,
+        "slow": signal is Signal.SLOW_CALL_RATE,
+        "window_s": policy.window_s,
+        "evidence": json.dumps(told(breach, evidence, policy)),
+        "threshold": json.dumps(threshold),
+        "shares": json.dumps(_shares(row, signal, generation, policy, now)),
+        "policy": digest(policy),
+        "at": now,
     }
-
-
-def _decoded(sample: Any) -> Mapping[str, Any]:
-    value = json.loads(sample) if isinstance(sample, str) else sample
-    return value if isinstance(value, dict) else {}
+    with connection.cursor() as cursor:
+        cursor.execute(_TRIP, values)
 
 
 def _shares(
@@ -326,22 +298,16 @@ def _shares(
 ) -> dict[str, dict[str, float]]:
     """The part of the failures (or slow calls) that each key and each worker reported, the greatest first."""
     present = live.live(row.environment_id, now)
-    by_key, by_worker = Counter[int](), Counter[int]()
+    by_key, by_worker = Counter[str](), Counter[str]()
     for part in recount.parts(row.dependency_id, generation, policy, now, present):
         bad = part.slow if signal is Signal.SLOW_CALL_RATE else part.failures
-        by_key[part.key_id] += bad
-        by_worker[part.worker_id] += bad
-    keys = {key.pk: key.prefix for key in AgentKey.objects.filter(pk__in=by_key)}
-    workers = {worker.pk: f"{worker.agent.slug}/{worker.instance}" for worker in _workers(by_worker)}
-    return {"keys": _parts(by_key, keys), "workers": _parts(by_worker, workers)}
+        by_key[part.key] += bad
+        by_worker[part.worker] += bad
+    return {"keys": _parts(by_key), "workers": _parts(by_worker)}
 
 
-def _workers(ids: Iterable[int]) -> Iterable[Worker]:
-    return Worker.objects.filter(pk__in=ids).select_related("agent")
-
-
-def _parts(counts: Mapping[int, int], names: Mapping[int, str]) -> dict[str, float]:
+def _parts(counts: Mapping[str, int]) -> dict[str, float]:
     total = sum(counts.values())
-    told = {names.get(pk, "?"): count for pk, count in counts.items() if count}
+    told = {name: count for name, count in counts.items() if count}
     greatest = sorted(told.items(), key=lambda item: (-item[1], item[0]))[:NAMED_SHARES]
     return {name: round(count / total, 4) for name, count in greatest}
