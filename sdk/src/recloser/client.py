@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from recloser.awake import Awake
 from recloser.cache import DocumentCache, default_directory
@@ -27,9 +28,9 @@ from recloser.outbox import Outbox, new_id
 from recloser.override import Forced, OverrideFile
 from recloser.report import RunReport, TripReport
 from recloser.run import Run
-from recloser.transport import Transport
+from recloser.transport import Transport, public_address
 from recloser.version import __version__
-from recloser.wire import text_of
+from recloser.wire import NAMELESS, clean, text_of, wire_id
 from recloser.worker import WorkerBreakers
 
 log = logging.getLogger("recloser")
@@ -224,6 +225,13 @@ class Client:
         }
 
     # What a run needs
+
+    def why(self, run: str, tool: str) -> str | None:
+        """Where one reads why a tool is missing from a run; None where there is no control plane to ask."""
+        if self.local_because:
+            return None
+        asked = urlencode({"run": wire_id(run), "tool": clean(tool) or NAMELESS})
+        return f"{public_address(self._url)}/why?{asked}"
 
     @property
     def tells(self) -> bool:

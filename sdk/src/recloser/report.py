@@ -74,6 +74,7 @@ class RunReport:
     model_seconds: float
     tokens: int
     cost: float
+    handover: str | None = None
     step_log: tuple[Mapping[str, Any], ...] = field(default=())
 
     @property
@@ -110,6 +111,7 @@ class RunReport:
             "tools": list(self.tools),
             "missing": [dict(entry) for entry in self.missing],
             "disclosure": self.disclosure,
+            "handover": self.handover,
             "tool_seconds": round(self.tool_seconds, 3),
             "model_seconds": round(self.model_seconds, 3),
             "tokens": self.tokens,

@@ -28,16 +28,17 @@ from recloser.calls import CO_COROUTINE, CallTimeout
 from recloser.classify import FLAT, Classifier, Reading
 from recloser.config_sync import Config, Snapshot, ToolRule
 from recloser.core.budget import Baseline, Reservation, Spend
-from recloser.core.degrade import Degradation, degradation, disclosed, disclosure
+from recloser.core.degrade import Degradation, MissingTool, block_of, degradation, disclosed, disclosure
+from recloser.core.ending import NO_VIABLE_PATH, Lost, dead_end, passed_on
 from recloser.core.fingerprint import SHORT, call_key, result_key, short_key, told
 from recloser.core.policy import RunPolicy
 from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
-from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope
+from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
 from recloser.count import Line
 from recloser.guard import Obstacle, Tap, needs_hashes, obstacle, untouched
 from recloser.outbox import new_id
 from recloser.report import MAX_STEP_LINES, RunReport, TripReport
-from recloser.wire import text_of
+from recloser.wire import text_of, wire_id
 
 if TYPE_CHECKING:
     from recloser.client import Client
@@ -72,6 +73,8 @@ class RunResult:
     disclosed: bool
     """The delivered text says it, or the consumer declared that it shows the block."""
     end_cause: str | None
+    closing: str | None = None
+    """What a run that was ended says in the place of an answer: what was done, what could not be, who was told."""
 
     def text_with_disclosure(self, text: str) -> str:
         """The text, with the sentence added where it does not say so itself."""
@@ -143,6 +146,8 @@ class Run:
         self._replaced_by: dict[str, str] = {}
         self._lost_at: dict[str, float] = {}
         self._told: set[tuple[str, str]] = set()
+        self._advice: list[RunDecision] = []
+        self._pathless = False
         self._tokens, self._cost, self._model_seconds = 0, 0.0, 0.0
         self._revision = 0
         self._reported: tuple[Any, ...] | None = None
@@ -225,7 +230,7 @@ class Run:
     def end_cause(self) -> str | None:
         """The signal that ended the run; None while it may go on."""
         ended = self._state.ended
-        return None if ended is None else _signal_name(ended)
+        return None if ended is None else NO_VIABLE_PATH if self._pathless else _signal_name(ended)
 
     @property
     def steps(self) -> int:
@@ -252,10 +257,14 @@ class Run:
         ]
 
     def notice(self) -> str | None:
-        """What to add to the system block of every request, at most 400 characters; None while nothing is missing."""
+        """What to add to the system block of every request, at most 400 characters; None while there is nothing to say.
+
+        Advice stands in the request after the step that gave rise to it; what is gone, in every one.
+        """
         with self._lock:
             losses = [self._loss(name, lost) for name, lost in self._state.withdrawn.items() if self._own(name)]
-            return notices.notice(losses, ended=self._state.ended)
+            fresh = [one for one in self._advice if (one.step or 0) + 1 >= self.steps]
+            return notices.notice(losses, ended=self._state.ended, advice=fresh)
 
     # -- calls
 
@@ -485,6 +494,18 @@ class Run:
             self._parent.child_ended(self.id, *told_up)
         return result
 
+    def child(self, block: Mapping[str, Any]) -> None:
+        """Take over the `block` of a child run that ended in another process: what it lacked, this run lacked, too."""
+        read = block_of(block)
+        id = block.get("run") if isinstance(block, Mapping) else None
+        if read.degraded:
+            missing = [
+                {"tool": item.tool, "cause": item.cause, "scope": item.scope.value, "step": item.step,
+                 "replaced_by": item.replaced_by, "refused": item.calls_refused}
+                for item in _all_items(read)
+            ]  # fmt: skip
+            self.child_ended(text_of(id) if id else new_id(), read, missing)
+
     def child_ended(self, id: str, block: Degradation, missing: list[dict[str, Any]]) -> None:
         """A child run had to do without something: so had this one, and its report says so."""
         with self._lock:
@@ -495,18 +516,69 @@ class Run:
 
     def _conclude(self, text: str | None, shows_block: bool) -> RunResult:
         block = self._block()
-        own_words = {name: self._rule(name)[1].policy.user_text for name in block.tools}
+        own_words = self._own_words(block)
         sentence = disclosure(block, own_words) or None
         said = disclosed(
             "" if text is None else text_of(text), block, consumer_shows_block=shows_block, own_words=own_words
         )
-        return RunResult(block.degraded, block.to_dict(), sentence, said, block.ended_by)
+        used = self._tools_used()
+        closing = None if block.ended_by is None else f"{_done(self.steps, used)} {sentence}"
+        return RunResult(block.degraded, self._readable(block, used), sentence, said, block.ended_by, closing)
+
+    def _own_words(self, block: Degradation) -> dict[str, str]:
+        """The product owner's sentences for the reader, by tool; a child's tools are spoken of in ours."""
+        replaced = {item.tool: item.replaced_by for item in block.items}
+        words = {}
+        for name, instead in replaced.items():
+            loss = self._loss(name, self._state.withdrawn[name])
+            loss = dataclasses.replace(loss, instead=instead or loss.instead)
+            words[name] = notices.said(loss.policy.user_text, loss) or ""
+        return words
+
+    def _tools_used(self) -> list[str]:
+        """The tools that brought something, as far back as the log goes."""
+        return list(dict.fromkeys(mark.name for mark, *_ in self.log if mark.outcome in SUCCESSES))
+
+    def _readable(self, block: Degradation, used: list[str]) -> dict[str, Any]:
+        """The block for whoever reads the result: with what was done, and where to ask why a tool was missing."""
+        whole = block.to_dict()
+        for item in whole["items"]:
+            item["why"] = self._client.why(self.id, item["tool"])
+        return {"run": self.id, **whole, "done": {"steps": self.steps, "tools": used}}
 
     def _block(self) -> Degradation:
         whole = degradation(self._state, replaced_by=self._replaced_by)
-        items = tuple(item for item in whole.items if self._own(item.tool))
-        children = tuple((id, block) for id, (block, _) in self._children.items())
-        return dataclasses.replace(whole, items=items, children=children)
+        return dataclasses.replace(
+            whole,
+            items=tuple(item for item in whole.items if self._own(item.tool)),
+            children=tuple((id, block) for id, (block, _) in self._children.items()),
+            ended_by=self.end_cause,
+            handover=self._handover(),
+        )
+
+    def _handover(self) -> str | None:
+        """What people are told, where there is a control plane to tell them."""
+        if not self._client.tells:
+            return None
+        found = passed_on(self._lost(), self._state.ended)
+        return None if found is None else found.value
+
+    def _lost(self) -> list[Lost]:
+        """The tools of the run's own array that are gone, in the order in which they went."""
+        gone = sorted(self._state.withdrawn.items(), key=lambda one: self._lost_at.get(one[0], 0.0))
+        losses = [self._loss(name, lost) for name, lost in gone if self._own(name)]
+        return [Lost(loss.decision, loss.policy, loss.instead is not None) for loss in losses]
+
+    def _end_without_path(self) -> None:
+        """Something was lost: where that leaves no way on, the run ends on purpose."""
+        if self._state.ended is not None:
+            return
+        remaining = not self._declared or any(not self._state.is_withdrawn(name) for name in self._declared)
+        last = dead_end(self._lost(), remaining=remaining)
+        if last is not None:
+            self._state.ended = dataclasses.replace(last, action=Action.END_RUN, step=self._step)
+            self._pathless = True
+            self._drop_taps()
 
     # -- admission
 
@@ -545,7 +617,7 @@ class Run:
 
     def _baseline(self) -> Baseline | None:
         """What a healthy run of this kind of task spends; a run of no kind has nothing to be compared with."""
-        return self._config.baselines.get(self.task_kind) if self.task_kind else None
+        return self._config.baselines.get(self.task_kind) if isinstance(self.task_kind, str) else None
 
     def _key(self, ticket: _Ticket, args: Any) -> str | None:
         policy = ticket.rule.policy
@@ -585,6 +657,7 @@ class Run:
                     self._readmit(name, rule, now)
                 return found
             self._withdraw(name, found, now)
+        self._warn(name, found.signal)
         self._report()
         return found
 
@@ -594,6 +667,7 @@ class Run:
         )
         self._lost_at[name] = now
         self._drop_taps()
+        self._end_without_path()
 
     def _readmit(self, name: str, rule: ToolRule, now: float) -> None:
         if rule.policy.readmit:
@@ -627,11 +701,11 @@ class Run:
         answer = notices.unavailable(loss, retry_after_s=found.wait_s if found is not None else None)
         if ticket.snapshot is self._documents.snapshot:
             self._remember(ticket, pulse, answer)
-        return dict(answer)
+        return answer
 
     def _remember(self, ticket: _Ticket, pulse: object, answer: dict[str, Any]) -> None:
         """The same tool asked for again in the same step gets the same answer."""
-        tap = Tap(ticket.name, ticket.rule, ticket.snapshot, pulse, self, answer=answer)
+        tap = Tap(ticket.name, ticket.rule, ticket.snapshot, pulse, self, answer=dict(answer))
         with self._lock:
             if self._result is None and self._state.is_withdrawn(ticket.name):
                 self._taps = {**self._taps, ticket.name: tap}
@@ -647,7 +721,7 @@ class Run:
         seen.append((tap, self._step, now, now))
         if len(seen) > FOLD_AT:
             self._client.fold()
-        return answer.copy()
+        return notices.StandIn(answer)
 
     def refused(self, name: str, calls: int) -> None:
         """So many calls were answered from memory."""
@@ -909,9 +983,12 @@ class Run:
 
     def _lose(self, decisions: Iterable[RunDecision], now: float) -> None:
         for decision in decisions:
+            if notices.advises_in_block(decision):
+                self._advice = [*self._advice[-7:], decision]
             for name in decision.tools if decision.enforced else ():
                 self._lost_at.setdefault(name, now)
                 self._drop_taps()
+                self._end_without_path()
 
     def _shorten(self, ticket: _Ticket) -> None:
         """Nothing stands against the tool: its next calls take the short way, while all stays as it is."""
@@ -953,7 +1030,7 @@ class Run:
             if self._result is None and len(self._state.withdrawn) < 1000:
                 decisions = self._state.record("(unknown)", Outcome.UNKNOWN_TOOL, step=self._step, now=now)
         self._tell(decisions, None)
-        return notices.unknown(name, known)
+        return notices.unknown(name, known, decisions)
 
     # -- what is told
 
@@ -962,8 +1039,16 @@ class Run:
         now = time.monotonic()
         for decision in decisions:
             self._client.trip(self._trip(decision, ticket, now))
+            for name in decision.tools if decision.enforced else ():
+                self._warn(name, decision.signal)
         if self._state.withdrawn or self._state.ended is not None:
             self._report()
+
+    def _warn(self, name: str, signal: Signal | None) -> None:
+        """For the developer who reads the log: what is gone, and where to ask why."""
+        cause, where = "operator" if signal is None else signal.value, self._client.why(self.id, name)
+        more = "" if where is None else f"; why: {where}"
+        log.warning("recloser: run %s goes on without %s (%s)%s", wire_id(self.id), notices.named(name), cause, more)
 
     def _tell_limit(self, decision: RunDecision) -> None:
         """A limit is reached once; that every further step is refused is no news."""
@@ -1047,6 +1132,7 @@ class Run:
             tools=tuple(self._declared),
             missing=tuple(self._all_missing()),
             disclosure=result.disclosure if result is not None else None,
+            handover=block.handover,
             tool_seconds=tool_seconds,
             model_seconds=self._model_seconds,
             tokens=self._tokens,
@@ -1086,7 +1172,8 @@ class Run:
             now = time.monotonic()
             if not own or obstacle(other, snapshot, self._breakers, self.root_began_at, now) is not None:
                 instead = None
-        return notices.Loss(name, lost, rule.policy, instead)
+        behind = lost.dependency or rule.dependencies[0].name
+        return notices.Loss(name, lost, rule.policy, instead, behind, self._client.why(self.id, name))
 
     def after_fork(self) -> None:
         """In a forked child: no other thread holds our lock here."""
@@ -1104,6 +1191,19 @@ def name_of(tool: Any) -> str | None:
         except Exception:
             name = None
     return name if isinstance(name, str) and name else None
+
+
+def _all_items(block: Degradation) -> Iterable[MissingTool]:
+    yield from block.items
+    for _, below in block.children:
+        yield from _all_items(below)
+
+
+def _done(steps: int, used: list[str]) -> str:
+    """What was done, in a sentence."""
+    names = ", ".join(notices.named(name) for name in used[:10])
+    by = f" and used {names}{' and others' if len(used) > 10 else ''}" if used else ""
+    return f"The task went {steps} {'step' if steps == 1 else 'steps'} far{by}."
 
 
 def _late(tap: Tap, step: int | None, began: float, key: str | None) -> _Ticket:

@@ -300,6 +300,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def public_address(url: str) -> str:
+    """Where the agent's routes are, as people may read it: no password in it."""
+    host, port, base, tls = _address(url)
+    name = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{name}{'' if port is None else f':{port}'}{base}"
+
+
 def _address(url: str) -> tuple[str, int | None, str, bool]:
     try:
         parts = urlsplit(url.strip())

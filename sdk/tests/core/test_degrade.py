@@ -1,7 +1,9 @@
 """Ending honestly: the block, the sentence, and whether the reader was told."""
 
+import json
+
 import pytest
-from recloser.core.degrade import Degradation, MissingTool, degradation, disclosed, disclosure
+from recloser.core.degrade import Degradation, MissingTool, block_of, degradation, disclosed, disclosure
 from recloser.core.policy import RunPolicy
 from recloser.core.run import RunState, ToolRules
 from recloser.core.types import Outcome, Scope, Signal
@@ -23,6 +25,7 @@ def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
         "children": [],
         "degraded": True,
         "ended_by": None,
+        "handover": None,
         "items": [
             {
                 "tool": "web_search",
@@ -39,9 +42,33 @@ def test_the_block_names_tool_cause_step_replacement_and_refused_calls():
 def test_a_run_without_an_opening_is_not_degraded():
     state = RunState({}, RunPolicy(), started_at=0.0)
     block = degradation(state)
-    assert block.to_dict() == {"children": [], "degraded": False, "ended_by": None, "items": []}
+    assert block.to_dict() == {"children": [], "degraded": False, "ended_by": None, "handover": None, "items": []}
     assert disclosure(block) == ""
     assert disclosed("All done.", block)
+
+
+def test_a_block_is_read_back_as_it_was_told():
+    below = degradation(lost_search(), replaced_by={"web_search": "cached_search"})
+    block = Degradation(ended_by="no_viable_path", children=(("child", below),), handover="question")
+    assert block_of(json.loads(json.dumps(block.to_dict()))) == block
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, 3, [], {"items": 4, "children": "no"}, {"items": [None, {"tool": 3}, {"cause": "x"}]}, {"children": [[]]}],
+    ids=range(6),
+)
+def test_what_is_no_block_says_nothing(given):
+    assert not block_of(given).degraded
+
+
+def test_a_block_nested_without_end_is_cut():
+    given = {}
+    for _ in range(5000):
+        given = {"children": [given], "items": [{"tool": "t" * 10_000, "step": -1, "scope": "moon"}]}
+    block = block_of(given)
+    assert block.items[0].step is None
+    assert len(block.items[0].tool) == 200
 
 
 def test_what_an_operator_holds_open_says_so():

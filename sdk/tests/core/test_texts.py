@@ -31,7 +31,9 @@ def test_a_text_whose_variable_has_no_value_is_not_said():
 
 
 @pytest.mark.parametrize("field", ["model_text", "user_text"])
-@pytest.mark.parametrize("template", ["{tol}", "{}", "{tool.__class__}", "{tool!r}", "{0}", "a { b", "a } b", "{{tool}"])
+@pytest.mark.parametrize(
+    "template", ["{tol}", "{}", "{tool.__class__}", "{tool!r}", "{0}", "a { b", "a } b", "{{tool}"]
+)
 def test_an_unknown_variable_is_refused_by_the_name_of_its_field(field, template):
     (error,) = validate({field: template}, Level.TOOL)
     assert error.field == field

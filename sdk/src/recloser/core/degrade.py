@@ -10,6 +10,11 @@ from typing import Any
 from recloser.core.run import RunState
 from recloser.core.types import Scope
 
+DEEPEST = 12
+MOST = 200
+LONGEST = 200
+"""Of a block from another process: nesting, entries a list, characters a name."""
+
 
 @dataclass(frozen=True, slots=True)
 class MissingTool:
@@ -34,6 +39,8 @@ class Degradation:
     """The signal that ended the run, if one did."""
     children: tuple[tuple[str, Degradation], ...] = ()
     """The child runs that had to do without something, by id: what a part lacks, the whole lacks."""
+    handover: str | None = None
+    """What was passed on to people: a `question` or an `escalation`."""
 
     @property
     def degraded(self) -> bool:
@@ -52,6 +59,7 @@ class Degradation:
             "children": [{"run": run, **block.to_dict()} for run, block in self.children],
             "degraded": self.degraded,
             "ended_by": self.ended_by,
+            "handover": self.handover,
             "items": [
                 {
                     "tool": item.tool,
@@ -81,7 +89,47 @@ def degradation(state: RunState, *, replaced_by: Mapping[str, str] | None = None
         for name, lost in state.withdrawn.items()
     )
     ended = state.ended
-    return Degradation(items, str(ended.signal) if ended is not None else None)
+    cause = None if ended is None else "operator" if ended.signal is None else str(ended.signal)
+    return Degradation(items, cause)
+
+
+def block_of(given: Any, depth: int = DEEPEST) -> Degradation:
+    """The inverse of `to_dict`, of whatever another process sent; what is no block of a known shape is left out."""
+    if not isinstance(given, Mapping) or depth <= 0:
+        return Degradation()
+    children = [one for one in _list(given.get("children")) if isinstance(one, Mapping)]
+    return Degradation(
+        items=tuple(item for one in _list(given.get("items")) if (item := _item_of(one)) is not None),
+        ended_by=_text(given.get("ended_by")),
+        children=tuple((_text(one.get("run")) or "", block_of(one, depth - 1)) for one in children),
+        handover=_text(given.get("handover")),
+    )
+
+
+def _item_of(given: Any) -> MissingTool | None:
+    if not isinstance(given, Mapping) or (tool := _text(given.get("tool"))) is None:
+        return None
+    scope = given.get("scope")
+    return MissingTool(
+        tool=tool,
+        cause=_text(given.get("cause")) or "unknown",
+        scope=Scope(scope) if scope in set(Scope) else Scope.RUN,
+        step=_number(given.get("step")),
+        replaced_by=_text(given.get("replaced_by")),
+        calls_refused=_number(given.get("calls_refused")) or 0,
+    )
+
+
+def _list(given: Any) -> list[Any]:
+    return given[:MOST] if isinstance(given, list) else []
+
+
+def _text(given: Any) -> str | None:
+    return given[:LONGEST] if isinstance(given, str) and given else None
+
+
+def _number(given: Any) -> int | None:
+    return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None
 
 
 def disclosure(block: Degradation, own_words: Mapping[str, str] | None = None) -> str:
@@ -99,6 +147,14 @@ def _sentences(block: Degradation, own_words: Mapping[str, str], known: set[str]
         yield from _sentences(below, own_words, known, "A part of this task")
     if block.ended_by is not None:
         yield f"{part or 'This task'} was ended before it was finished."
+    if block.handover is not None:
+        yield _PASSED_ON.get(block.handover, _PASSED_ON["escalation"])
+
+
+_PASSED_ON: Mapping[str, str] = {
+    "question": "What to do instead was asked of the people who run this service.",
+    "escalation": "The people who run this service were told to take over.",
+}
 
 
 def _sentence(item: MissingTool, own_words: str) -> str:
