@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recloser import conformance, conformance_wire
+from recloser.cli_replay import add_replay
 from recloser.errors import RecloserError, Refused
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _mend(error: Exception) -> str:
     return ""
 
 
-SUBCOMMANDS: list[Add] = [_add_conformance]
+SUBCOMMANDS: list[Add] = [add_replay, _add_conformance]
 """Further commands add themselves here."""
 
 
