@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
@@ -24,6 +25,13 @@ def respond(
     name = part if is_partial(request) else "page"
     response = render(request, f"dashboard/{folder}/{name}.html", context | rights(request), status=status)
     patch_vary_headers(response, ["HX-Request"])
+    return _compressed(request, response)
+
+
+def _compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """What is read is sent small (and padded at random: its length tells nothing of what stands in it)."""
+    if request.method == "GET":
+        GZipMiddleware(lambda _: response).process_response(request, response)
     return response
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q
 from recloser.core.policy import (
     CIRCUIT_FIELDS,
     RUN_FIELDS,
@@ -94,6 +95,17 @@ def published(environment_id: int) -> Published:
     return Published(
         PolicyRevision.objects.filter(environment_id=environment_id, status=PolicyRevision.Status.PUBLISHED)
     )
+
+
+def published_for(environment_id: int, dependencies: Iterable[Dependency]) -> Published:
+    """The same, as far as these dependencies and their tools (read with them) go by it."""
+    given = list(dependencies)
+    if not given:
+        return Published([])
+    tools = [tool.pk for one in given for tool in one.tools.all()]
+    theirs = Q(dependency=None, tool=None) | Q(dependency__in=given) | Q(tool__in=tools)
+    status = PolicyRevision.Status.PUBLISHED
+    return Published(PolicyRevision.objects.filter(theirs, environment_id=environment_id, status=status))
 
 
 def of_dependency(dependency: Dependency) -> Resolved[CircuitPolicy]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Q
 from recloser.core.policy import CircuitPolicy, RunPolicy
 from recloser.core.types import Scope
 
@@ -21,12 +21,12 @@ from controlplane.models import (
     Run,
     Session,
     Tool,
-    Transition,
     Trip,
     Worker,
 )
-from controlplane.selectors import circuits, figures, processes
+from controlplane.selectors import circuits, figures, fleet, processes
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
+from controlplane.selectors.fleet import Cell, Glance
 
 LIVE_WITHIN = timedelta(seconds=LIVE_S)
 """A session that was heard this recently is alive."""
@@ -35,6 +35,8 @@ FAULTS_WITHIN = timedelta(minutes=15)
 SHARE_WITHIN = timedelta(hours=1)
 PULSE = timedelta(seconds=60)
 RECENT = 8
+
+_SILENT = Calls()
 
 URGENCY = ("locked_out", "open", "half_open", "suspected", "worker_fault", "forced")
 """In this order a human is needed; an acknowledged outage comes after those that nobody has taken."""
@@ -87,14 +89,6 @@ class WorkerFault:
     calls: Calls
     alone: bool
     """It fails while others succeed; False: too few workers live to tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One circuit of the fleet."""
-
-    standing: Standing
-    calls: Calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +147,7 @@ class Board:
     quarantined_keys: list[AgentKey]
     quarantined_workers: list[Worker]
     discovered: list[Tool]
-    short_of_quorum: list[Standing]
+    short_of_quorum: list[Glance]
     """Fewer workers live than their quorum asks for: each worker's own breaker is the protection."""
     quiet_since: datetime
     has_agents: bool
@@ -177,16 +171,17 @@ class Board:
 def board(environment: Environment, *, evidence_store_up: bool) -> Board:
     """Everything the Board shows of one environment, at one moment."""
     with circuits.snapshot() as now:
-        published = resolve.published(environment.pk)
-        standings = _standings(environment, published, now)
+        glances = fleet.glances(environment, now)
         calls = figures.recent(environment.pk, PULSE.total_seconds(), now)
+        breakers = _own_breakers(environment, glances, now)
+        read = _standings(environment, _worth_an_eye(glances, breakers, now), now)
         return Board(
             environment=environment,
             now=now,
             version=_version(environment),
-            needs=_needs(environment, [one for one in standings if one.kind != "closed"], published, calls, now),
-            faults=_faults(environment, standings, calls, now),
-            fleet=[Cell(one, calls.get(one.dependency.pk, Calls())) for one in standings],
+            needs=_needs(environment, [one for one in read.rows if one.kind != "closed"], read.published, calls, now),
+            faults=_faults([one for one in read.rows if one.kind == "closed"], breakers, calls, now),
+            fleet=[fleet.cell(one, calls.get(one.dependency_id, _SILENT)) for one in glances],
             trips=recent_trips(environment),
             share=_share(environment, now),
             delivery=_delivery(environment, now, evidence_store_up),
@@ -197,8 +192,8 @@ def board(environment: Environment, *, evidence_store_up: bool) -> Board:
                 Worker.objects.filter(_QUARANTINED, environment=environment).select_related("agent")
             ),
             discovered=_discovered(environment),
-            short_of_quorum=[one for one in standings if one.row.quorum_short_at is not None],
-            quiet_since=_quiet_since(environment),
+            short_of_quorum=[one for one in glances if one.quorum_short],
+            quiet_since=max((one.changed_at for one in glances if one.changed_at), default=environment.created_at),
             has_agents=Session.objects.filter(worker__environment=environment).exists(),
         )
 
@@ -208,11 +203,42 @@ def _version(environment: Environment) -> int:
     return found or 0
 
 
-def _standings(environment: Environment, published: resolve.Published, now: datetime) -> list[Standing]:
+@dataclass(frozen=True, slots=True)
+class _Standings:
+    """The circuits that are read in full, with the policies that they go by."""
+
+    rows: list[Standing]
+    published: resolve.Published
+
+
+def _worth_an_eye(glances: Iterable[Glance], breakers: _Trips, now: datetime) -> list[int]:
+    """The circuits that the page says more of than their cell."""
+    tripped = {dependency for dependency, _ in breakers}
     return [
-        circuits.standing(row, policy_of(row.dependency.pk, row.dependency.tools.all(), published).delivery, now)
-        for row in circuits.of_environment(environment)
+        one.circuit_id
+        for one in glances
+        if one.kind != "closed" or _fails_alone(one, now) or (one.quorum_short and one.dependency_id in tripped)
     ]
+
+
+def _fails_alone(one: Glance, now: datetime) -> bool:
+    return one.fault_worker_id is not None and _lately(one.fault_seen_at, now)
+
+
+def _lately(seen_at: datetime | None, now: datetime) -> bool:
+    return seen_at is not None and seen_at >= now - FAULTS_WITHIN
+
+
+def _standings(environment: Environment, wanted: list[int], now: datetime) -> _Standings:
+    rows = list(circuits.of_environment(environment).filter(pk__in=wanted)) if wanted else []
+    published = resolve.published_for(environment.pk, [row.dependency for row in rows])
+    return _Standings(
+        [
+            circuits.standing(row, policy_of(row.dependency.pk, row.dependency.tools.all(), published).delivery, now)
+            for row in rows
+        ],
+        published,
+    )
 
 
 def policy_of(dependency_id: int, tools: Iterable[Tool], published: resolve.Published) -> CircuitPolicy:
@@ -232,6 +258,8 @@ def _needs(
     calls: Mapping[int, Calls],
     now: datetime,
 ) -> list[Need]:
+    if not standings:
+        return []
     ids = [one.dependency.pk for one in standings]
     since = {one.dependency.slug: one.since or now for one in standings}
     trips, callers, probed = circuits.latest_trips(ids), circuits.callers(ids, now), circuits.probed(ids)
@@ -259,26 +287,22 @@ def _urgency(need: Need) -> tuple[bool, int, float]:
     return (need.standing.acknowledged, URGENCY.index(need.kind), since.timestamp() if since else 0.0)
 
 
-def _faults(
-    environment: Environment, standings: list[Standing], calls: Mapping[int, Calls], now: datetime
-) -> list[WorkerFault]:
+_Trips = Mapping[tuple[int, int], Trip]
+
+
+def _faults(closed: list[Standing], breakers: _Trips, calls: Mapping[int, Calls], now: datetime) -> list[WorkerFault]:
     """Workers in trouble of their own in front of a circuit that is closed for the fleet.
 
     Either the core found that one fails alone, or too few workers live for a quorum and its own breaker opened.
     """
-    closed = [one for one in standings if one.kind == "closed"]
-    trips = _own_breakers(environment, closed, now)
-    faults = [*_alone(closed, trips, calls, now), *_unheard(closed, trips, calls)]
+    faults = [*_alone(closed, breakers, calls, now), *_unheard(closed, breakers, calls)]
     return sorted(faults, key=lambda fault: fault.seen_at, reverse=True)
-
-
-_Trips = Mapping[tuple[int, int], Trip]
 
 
 def _alone(closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls], now: datetime) -> Iterator[WorkerFault]:
     for one in closed:
         worker, seen_at, key = one.row.fault_worker, one.row.fault_seen_at, one.dependency.pk
-        if worker is not None and seen_at is not None and seen_at >= now - FAULTS_WITHIN:
+        if worker is not None and seen_at is not None and _lately(seen_at, now):
             yield WorkerFault(worker, seen_at, trips.get((key, worker.pk)), one, calls.get(key, Calls()), alone=True)
 
 
@@ -289,17 +313,15 @@ def _unheard(closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls]) 
             yield WorkerFault(trip.worker, trip.at, trip, short[key], calls.get(key, Calls()), alone=False)
 
 
-def _own_breakers(environment: Environment, closed: list[Standing], now: datetime) -> _Trips:
+def _own_breakers(environment: Environment, glances: Iterable[Glance], now: datetime) -> _Trips:
     """By dependency and worker, the last opening of that worker's own breaker since the circuit closed."""
-    since = {one.dependency.pk: max(now - FAULTS_WITHIN, one.since or now - FAULTS_WITHIN) for one in closed}
-    rows = Trip.objects.filter(
-        environment=environment, scope=Scope.WORKER.value, at__gte=now - FAULTS_WITHIN, dependency__in=list(since)
-    )
+    since = {one.dependency_id: one.since or now - FAULTS_WITHIN for one in glances if one.kind == "closed"}
+    rows = Trip.objects.filter(environment=environment, scope=Scope.WORKER.value, at__gte=now - FAULTS_WITHIN)
     latest = rows.order_by("dependency_id", "worker_id", "-at").distinct("dependency_id", "worker_id")
     return {
         (trip.dependency_id, trip.worker_id): trip
         for trip in latest.select_related("worker")
-        if trip.dependency_id is not None and trip.worker_id is not None and trip.at >= since[trip.dependency_id]
+        if trip.worker_id is not None and trip.dependency_id in since and trip.at >= since[trip.dependency_id]
     }
 
 
@@ -354,11 +376,6 @@ _QUARANTINED = Q(quarantined_at__isnull=False)
 def _discovered(environment: Environment) -> list[Tool]:
     rows = Tool.objects.filter(environment=environment, discovered_by__isnull=False, class_confirmed=False)
     return list(rows.select_related("discovered_by__agent").order_by("-created_at")[:RECENT])
-
-
-def _quiet_since(environment: Environment) -> datetime:
-    last = Transition.objects.filter(circuit__environment=environment).aggregate(at=Max("at"))["at"]
-    return last or environment.created_at
 
 
 def agents(environment: Environment) -> list[Agent]:

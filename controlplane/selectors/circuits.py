@@ -55,12 +55,30 @@ def snapshot() -> Iterator[datetime]:
         yield clock.now()
 
 
+def kind_of(core: breaker.Circuit) -> str:
+    """The one word a page shows first: forced, locked_out, open, half_open, suspected or closed."""
+    if core.mode is not Mode.AUTO:
+        return "forced"
+    if core.state is State.OPEN and core.locked_out_at is not None:
+        return "locked_out"
+    if core.state is State.CLOSED and core.suspected_at is not None:
+        return "suspected"
+    return core.state.value
+
+
+def since_of(core: breaker.Circuit) -> datetime | None:
+    """When it came to stand like this: an outage counts from its opening, whatever the probes did since."""
+    at = {"forced": core.changed_at, "suspected": core.suspected_at, "closed": core.closed_at}
+    return clock.instant(at.get(kind_of(core), core.opened_at))
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One circuit at one moment: its row, and what follows from it."""
 
     row: Circuit
     core: breaker.Circuit
+    """As the row has it, an override that has run out already left aside."""
     delivery: Delivery
     now: datetime
 
@@ -81,29 +99,18 @@ class Standing:
 
     @property
     def mode(self) -> Mode:
-        """Who decides, an override that has run out already left aside."""
-        return breaker.expire_override(self.core, clock.seconds(self.now)).mode
+        """Who decides."""
+        return self.core.mode
 
     @property
     def kind(self) -> str:
-        """The one word a page shows first: forced, locked_out, open, half_open, suspected or closed."""
-        if self.mode is not Mode.AUTO:
-            return "forced"
-        if self.core.state is State.OPEN and self.core.locked_out_at is not None:
-            return "locked_out"
-        if self.core.state is State.CLOSED and self.core.suspected_at is not None:
-            return "suspected"
-        return self.core.state.value
+        """The one word a page shows first."""
+        return kind_of(self.core)
 
     @property
     def since(self) -> datetime | None:
-        """When it came to stand like this: an outage counts from its opening, whatever the probes did since."""
-        at = {
-            "forced": self.core.changed_at,
-            "suspected": self.core.suspected_at,
-            "closed": self.core.closed_at,
-        }.get(self.kind, self.core.opened_at)
-        return clock.instant(at)
+        """When it came to stand like this."""
+        return since_of(self.core)
 
     @property
     def opened_at(self) -> datetime | None:
@@ -140,7 +147,8 @@ class Standing:
 
 def standing(row: Circuit, delivery: Delivery, now: datetime) -> Standing:
     """Where a row stands at `now`."""
-    return Standing(row=row, core=breaker.from_dict(row.core), delivery=delivery, now=now)
+    core = breaker.expire_override(breaker.from_dict(row.core), clock.seconds(now))
+    return Standing(row=row, core=core, delivery=delivery, now=now)
 
 
 def of_environment(environment: Environment) -> QuerySet[Circuit]:

@@ -7,7 +7,7 @@ from redis.exceptions import RedisError
 
 from controlplane import redis_clients
 from controlplane.selectors import board as selector
-from dashboard import places
+from dashboard import cells, places
 from dashboard.access import needs
 from dashboard.respond import respond
 
@@ -19,7 +19,8 @@ def board(request: HttpRequest) -> HttpResponse:
     if environment is None:
         return respond(request, "empty", places.frame(None, "board"), part="page")
     found = selector.board(environment, evidence_store_up=evidence_store_up())
-    return respond(request, "board", places.frame(environment, "board", board=found, now=found.now))
+    grid = cells.parts(request, environment.slug, found.fleet)
+    return respond(request, "board", places.frame(environment, "board", board=found, grid=grid, now=found.now))
 
 
 def evidence_store_up() -> bool:

@@ -77,7 +77,7 @@ def test_nothing_leaks_from_another_environment(cast, outage, as_):
     assert found.needs == []
     assert found.trips == []
     assert found.share.runs == 0
-    assert [cell.standing.dependency.pk for cell in found.fleet] == [cast.staging_search_api.pk]
+    assert [cell.circuit_id for cell in found.fleet] == [cast.staging_search_api.circuit.pk]
 
 
 def test_a_misspelt_environment_is_an_error_that_lists_those_there_are(cast, as_):

@@ -51,6 +51,34 @@ document.addEventListener("recloser:feed", ({ detail }) => {
   show();
 });
 
+// What this page already shows of the fleet is named, not sent again: the answer holds those parts empty, by their mark.
+const parts = () => [...document.querySelectorAll("#live .fleet > .part")];
+let whole = false;
+
+document.addEventListener("htmx:config:request", ({ detail }) => {
+  if (detail.ctx.sourceElement !== part() || whole) return;
+  const shown = parts().map((one) => one.dataset.mark).join();
+  if (shown) detail.ctx.request.headers["X-Recloser-Fleet"] = shown;
+});
+
+function fill(fragment) {
+  return [...fragment.querySelectorAll(".fleet > .part[data-same]")].every((one) => {
+    const shown = document.getElementById(one.id);
+    if (shown?.dataset.mark !== one.dataset.mark) return false;
+    one.replaceWith(shown.cloneNode(true));
+    return true;
+  });
+}
+
+document.addEventListener("htmx:before:swap", (event) => {
+  const fragment = event.detail.tasks.find((task) => task.target?.id === "live")?.fragment;
+  if (!fragment) return;
+  whole = !fill(fragment); // the page changed since it asked: nothing is swapped, and all of it is asked for
+  if (!whole) return;
+  event.preventDefault();
+  refresh();
+});
+
 document.addEventListener("htmx:after:swap", ({ detail }) => {
   if (detail.ctx.target?.id !== "live") return;
   document.title = part().dataset.title || document.title;
