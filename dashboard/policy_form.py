@@ -181,20 +181,26 @@ class Row:
     origin: str
     inherited: str
     own: bool
+    guard: str = ""
+    """`alters` or `loosens`, where doing so needs a second person."""
 
 
-def rows(form: PolicyForm, resolved: Any, inherited: Any, own: Mapping[str, Any]) -> list[tuple[str, list[Row]]]:
+def rows(
+    form: PolicyForm, resolved: Any, inherited: Any, own: Mapping[str, Any], guarded: Mapping[str, str]
+) -> list[tuple[str, list[Row]]]:
     """The fields in groups, those that people change first."""
     groups = TOOL_GROUPS if form.level is Level.TOOL else CIRCUIT_GROUPS
     named = {name for names in groups.values() for name in names}
     rest = tuple(name for name in form.rows if name not in named)
     return [
-        (title, [_row(form, name, resolved, inherited, own) for name in names])
+        (title, [_row(form, name, resolved, inherited, own, guarded) for name in names])
         for title, names in {**groups, REST: rest}.items()
     ]
 
 
-def _row(form: PolicyForm, name: str, resolved: Any, inherited: Any, own: Mapping[str, Any]) -> Row:
+def _row(
+    form: PolicyForm, name: str, resolved: Any, inherited: Any, own: Mapping[str, Any], guarded: Mapping[str, str]
+) -> Row:
     row = form.rows[name]
     return Row(
         field=form[name],
@@ -204,6 +210,7 @@ def _row(form: PolicyForm, name: str, resolved: Any, inherited: Any, own: Mappin
         origin=resolved.origins[name].value,
         inherited=shown(row, getattr(inherited.policy, name)),
         own=name in own,
+        guard=guarded.get(name, ""),
     )
 
 

@@ -21,6 +21,14 @@ KINDS: Mapping[str, str] = {
     "forced": "Forced",
     "worker_fault": "Worker fault",
 }
+REVISIONS: Mapping[str, str] = {
+    "draft": "draft",
+    "in_review": "in review",
+    "published": "in force",
+    "superseded": "was in force",
+    "rejected": "rejected",
+    "withdrawn": "withdrawn",
+}
 MODES: Mapping[str, str] = {"auto": "auto", "forced_open": "held open", "forced_closed": "held closed"}
 SIGNALS: Mapping[str, str] = {
     "consecutive_failures": "consecutive failures",
@@ -125,6 +133,8 @@ EVENTS: Mapping[str, str] = {
     "quorum_short": "quorum out of reach",
     "untestable": "nobody can test it",
     "scheduler_silent": "scheduler silent",
+    "question": "a run asks",
+    "escalation": "a run hands over",
     "resolved": "resolved",
     "test": "test message",
 }

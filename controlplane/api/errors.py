@@ -83,7 +83,10 @@ def told(error: Exception) -> Problem:
     return Problem(500, "internal", "this should not have happened", "tell whoever runs this control plane")
 
 
-_CONFLICTS = frozenset({"exists", "not_held", "not_open", "not_probed", "no_probe", "pending", "token_reused"})
+_CONFLICTS = frozenset({
+    "edited", "exists", "in_use", "last_admin", "moved", "not_held", "not_open", "not_probed", "not_waiting",
+    "not_yours", "no_probe", "own_change", "pending", "self", "token_reused",
+})  # fmt: skip
 """Refusals that lie in how things stand, not in what was said."""
 
 _HEADERS = {"token": "Idempotency-Key"}

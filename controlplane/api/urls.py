@@ -5,7 +5,21 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
 
 from controlplane.api.schema import schema
-from controlplane.api.views import access, alerts, audit, circuits, history, nowhere, own, policies, probes, runs, tools
+from controlplane.api.views import (
+    access,
+    alerts,
+    audit,
+    circuits,
+    history,
+    nowhere,
+    own,
+    people,
+    policies,
+    probes,
+    reviews,
+    runs,
+    tools,
+)
 from controlplane.names import NameConverter
 
 register_converter(NameConverter, "segment")
@@ -44,6 +58,13 @@ _environment: list[URLPattern | URLResolver] = [
     path("policies/tool/<segment:tool>", policies.ToolPolicy.as_view()),
     path("revisions", policies.Revisions.as_view()),
     path("revisions/<int:revision>", policies.OneRevision.as_view()),
+    path("revisions/<int:revision>/actions/roll-back", reviews.RollBack.as_view()),
+    path("reviews", reviews.Reviews.as_view()),
+    path("reviews/<int:review>", reviews.OneReview.as_view()),
+    path("reviews/<int:review>/actions/submit", reviews.SubmitReview.as_view()),
+    path("reviews/<int:review>/actions/approve", reviews.ApproveReview.as_view()),
+    path("reviews/<int:review>/actions/reject", reviews.RejectReview.as_view()),
+    path("reviews/<int:review>/actions/withdraw", reviews.WithdrawReview.as_view()),
     path("trips", history.Trips.as_view()),
     path("trips/<uuid:trip>", history.OneTrip.as_view()),
     path("trips/<uuid:trip>/actions/mark-false", history.MarkFalse.as_view()),
@@ -69,6 +90,10 @@ described: list[URLPattern | URLResolver] = [
     path("tokens", own.Tokens.as_view()),
     path("tokens/<slug:prefix>", own.OneToken.as_view()),
     path("tokens/<slug:prefix>/revoke", own.RevokeToken.as_view()),
+    path("people", people.People.as_view()),
+    path("people/<segment:person>", people.OnePerson.as_view()),
+    path("people/<segment:person>/deactivate", people.Deactivate.as_view()),
+    path("people/<segment:person>/activate", people.Activate.as_view()),
     path("networks", own.Networks.as_view()),
     path("networks/<int:network>", own.OneNetwork.as_view()),
     path("audit", audit.WholeAudit.as_view()),

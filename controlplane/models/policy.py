@@ -25,6 +25,8 @@ class PolicyRevision(models.Model):
         IN_REVIEW = "in_review"
         PUBLISHED = "published"
         SUPERSEDED = "superseded"
+        REJECTED = "rejected"
+        WITHDRAWN = "withdrawn"
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="policies")
     level = models.CharField(max_length=20, choices=Level.choices)
@@ -39,6 +41,13 @@ class PolicyRevision(models.Model):
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
     approved_by = models.CharField(max_length=150, blank=True)
+    base = models.PositiveIntegerField(
+        null=True, blank=True, help_text="number in force when its review was asked for; 0 for none"
+    )
+    submitted_at = models.DateTimeField(null=True, blank=True)
+    decided_at = models.DateTimeField(null=True, blank=True, help_text="approved, rejected or withdrawn")
+    decided_by = models.CharField(max_length=150, blank=True, default="", db_default="")
+    decision = models.CharField(max_length=500, blank=True, default="", db_default="", help_text="why")
     published_at = models.DateTimeField(null=True, blank=True)
     superseded_at = models.DateTimeField(null=True, blank=True)
 
@@ -56,4 +65,7 @@ class PolicyRevision(models.Model):
                 name="one_published_policy_per_layer",
                 nulls_distinct=False,
             ),
+        ]
+        indexes = [
+            models.Index(fields=["environment"], name="policy_in_review", condition=models.Q(status="in_review"))
         ]

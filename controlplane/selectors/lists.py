@@ -132,6 +132,11 @@ def audit() -> QuerySet[AuditEntry]:
     return AuditEntry.objects.all()
 
 
+def people() -> QuerySet[User]:
+    """Everybody with an account."""
+    return User.objects.all()
+
+
 def tokens(person: User, *, everyone: bool) -> QuerySet[PersonalToken]:
     """A person's tokens, or everyone's for an admin."""
     rows = PersonalToken.objects.select_related("user")

@@ -1,12 +1,14 @@
-"""What nobody does alone: a policy or a class that guards a tool less; and what nobody does at all."""
+"""What nobody does alone: guard a tool less, or change what models are told where that is protected; and what
+nobody does at all."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from recloser.core.policy import STRICTNESS, Layer, Origin, is_downward, loosened
+from recloser.core.policy import STRICTNESS, TOLD, Layer, Origin, altered, is_downward, loosened, watched
 from recloser.core.texts import SAMPLE, rendered
 from recloser.core.types import SideEffectClass
 from recloser.core.wording import inviting
@@ -22,16 +24,78 @@ Place = Mapping[str, Any]
 """Level and owner of a layer, as a revision holds them."""
 
 
+LOOSENS, ALTERS = "loosens", "alters"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One reason why a change of policy needs a second person."""
+
+    kind: str
+    """`loosens` or `alters`."""
+    fields: tuple[str, ...]
+    subject: str
+    """The class that is guarded less, or the protected environment."""
+
+    @property
+    def message(self) -> str:
+        """The reason in a sentence's words."""
+        one = len(self.fields) == 1
+        names = ", ".join(self.fields)
+        if self.kind == LOOSENS:
+            return f"{names} {'guards' if one else 'guard'} less than the class {self.subject} does"
+        told = "changes" if one else "change"
+        return f"{names} {told} what models are told or what answers count as, and {self.subject} is protected"
+
+
+def needs(environment: Environment, place: Place, values: Mapping[str, Any]) -> list[Need]:
+    """Why these values need a second person, if they do: what loosens a class that may have side effects, and in a
+    protected environment whatever alters what models are told."""
+    return [*_loosened(environment, place, values), *_altered(environment, place, values)]
+
+
 def demand_approval(
     environment: Environment, place: Place, values: Mapping[str, Any], *, actor: str, approved_by: str
 ) -> None:
-    """Refuse, unless another person approves, what loosens a class that may have side effects."""
+    """Refuse, unless another person approves, what needs a second one."""
+    if not is_approved(actor, approved_by) and (found := needs(environment, place, values)):
+        raise _unapproved(found, approved_by)
+
+
+def _loosened(environment: Environment, place: Place, values: Mapping[str, Any]) -> list[Need]:
     circuit, run = resolve.split(place["level"], values)
     layer = Layer(Origin(place["level"]), circuit=circuit, run=run)
-    for character in sorted(_characters(environment, place), key=lambda each: STRICTNESS.index(each.side_effect)):
-        fields = loosened(character.side_effect, layer, costly=character.costly)
-        if fields and not is_approved(actor, approved_by):
-            raise _unapproved([field.name for field in fields], character.side_effect, approved_by)
+    found: dict[SideEffectClass, dict[str, None]] = {}
+    for character in _characters(environment, place):
+        for field in loosened(character.side_effect, layer, costly=character.costly):
+            found.setdefault(character.side_effect, {})[field.name] = None
+    ordered = sorted(found, key=STRICTNESS.index)
+    return [Need(LOOSENS, tuple(found[side_effect]), side_effect.value) for side_effect in ordered]
+
+
+def _altered(environment: Environment, place: Place, values: Mapping[str, Any]) -> list[Need]:
+    if not environment.protected:
+        return []
+    in_force = PolicyRevision.objects.filter(
+        environment=environment, **place, status=PolicyRevision.Status.PUBLISHED
+    ).first()
+    _, before = resolve.split(place["level"], in_force.values if in_force else {})
+    _, after = resolve.split(place["level"], values)
+    names = tuple(field.name for field in altered(before, after))
+    return [Need(ALTERS, names, environment.slug)] if names else []
+
+
+def guarded(environment: Environment, place: Place) -> dict[str, str]:
+    """The fields of a tool's or dependency's layer that a second person has a say in: to loosen, or at all to alter."""
+    policy = "circuit" if place["level"] == LEVELS.DEPENDENCY else "run"
+    characters = _characters(environment, place)
+    found = {
+        field.name: LOOSENS
+        for each in characters
+        for field in watched(each.side_effect, costly=each.costly)
+        if field.policy == policy
+    }
+    return found | (dict.fromkeys(TOLD, ALTERS) if environment.protected and policy == "run" else {})
 
 
 def is_approved(actor: str, approved_by: str) -> bool:
@@ -55,12 +119,12 @@ def _characters(environment: Environment, place: Place) -> set[Character]:
             return {resolve.UNKNOWN, *(resolve.character_of([tool]) for tool in tools)}
 
 
-def _unapproved(fields: list[str], side_effect: SideEffectClass, approved_by: str) -> Refused:
+def _unapproved(found: list[Need], approved_by: str) -> Refused:
     own = ", and nobody approves a change of their own" if approved_by.strip() else ""
-    verb = "guards" if len(fields) == 1 else "guard"
-    message = f"{', '.join(fields)} {verb} less than the class {side_effect} does{own}"
-    first = "confirm the tool's class first" if side_effect is SideEffectClass.UNKNOWN else "leave it out"
-    return Refused("needs_approval", message, f"{first}, or have another person approve it", fields[0])
+    unconfirmed = any(need.subject == SideEffectClass.UNKNOWN for need in found)
+    first = "confirm the tool's class first" if unconfirmed else "leave it out"
+    mend = f"{first}, or send it for review: another person approves it"
+    return Refused("needs_approval", "; ".join(need.message for need in found) + own, mend, found[0].fields[0])
 
 
 def demand_wording(level: str, values: Mapping[str, Any]) -> None:

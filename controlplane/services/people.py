@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import secrets
 
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
-from controlplane.models import User
+from controlplane import clock
+from controlplane.models import PersonalToken, User
 from controlplane.models.access import Role
 from controlplane.services import audit
 from controlplane.services.errors import Refused
@@ -54,7 +57,7 @@ def change_role(*, person: User, role: str, actor: str) -> bool:
 @audit.refusals("switch_off_person")
 @transaction.atomic
 def switch_off(*, person: User, actor: str) -> bool:
-    """End a person's access, open pages and tokens too, at once; what they did stays on record."""
+    """End a person's access at once, sign-ins and tokens for good; what they did stays on record."""
     row = _locked(person)
     if not row.is_active:
         return False
@@ -63,13 +66,22 @@ def switch_off(*, person: User, actor: str) -> bool:
     _demand_another_admin(row)
     row.is_active = False
     row.save(update_fields=["is_active"])
-    _audit("switch_off_person", row, actor)
+    ended = PersonalToken.objects.filter(user=row, revoked_at=None).update(revoked_at=clock.now())
+    _end_sign_ins(row)
+    _audit("switch_off_person", row, actor, tokens_revoked=ended)
     return True
+
+
+def _end_sign_ins(row: User) -> None:
+    """For good: whoever is switched on again signs in anew."""
+    alive = Session.objects.filter(expire_date__gt=clock.now())
+    theirs = [one.pk for one in alive.iterator() if one.get_decoded().get(SESSION_KEY) == str(row.pk)]
+    Session.objects.filter(pk__in=theirs).delete()
 
 
 @transaction.atomic
 def switch_on(*, person: User, actor: str) -> bool:
-    """Let a person in again, with the old password and role."""
+    """Let a person in again, with the old password and role; tokens they make anew."""
     row = _locked(person)
     if row.is_active:
         return False
@@ -126,5 +138,5 @@ def _demand_email(email: str) -> None:
         raise Refused("bad_field", "this is not an e-mail address", "write it as name@host", "email") from None
 
 
-def _audit(action: str, person: User, actor: str, **detail: str) -> None:
+def _audit(action: str, person: User, actor: str, **detail: object) -> None:
     audit.record(actor=actor, action=action, target=person.get_username(), accepted=True, detail=detail)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from recloser.core.policy import CircuitPolicy, FieldError, Level, RunPolicy, contradictions, validate
 from recloser.core.types import SideEffectClass, State
 
@@ -22,13 +22,13 @@ from controlplane.services.errors import Refused
 LEVELS = PolicyRevision.Level
 
 
-def _target(given: Mapping[str, Any]) -> str:
+def layer_named(given: Mapping[str, Any]) -> str:
     """As the record names a layer."""
     owner = given.get("dependency") or given.get("tool") or given.get("side_effect") or given["environment"].slug
     return f"{given['level']} {owner}"
 
 
-@audit.refusals("publish_policy", target=_target)
+@audit.refusals("publish_policy", target=layer_named)
 @transaction.atomic
 def publish(
     *,
@@ -50,54 +50,104 @@ def publish(
     less than its class does needs `approved_by`, another person than the actor: that they may is the caller's to check.
     """
     place: dict[str, Any] = {"level": level, "side_effect": side_effect, "dependency": dependency, "tool": tool}
-    _demand_place(environment, **place)
-    _demand_reason(reason)
-    _demand_valid(level, values)
-    loosening.demand_wording(level, values)
-    loosening.demand_fallback(environment, place, values)
+    demand_place(environment, **place)
+    lock(environment)
+    demand_sound(environment, place, values, reason)
     loosening.demand_approval(environment, place, values, actor=actor, approved_by=approved_by)
     approver = approved_by.strip() if loosening.is_approved(actor, approved_by) else ""
-    return _publish(environment, place, values, reason.strip(), actor, approver, now)
+    revision = new_revision(environment, place, values, reason, actor, now)
+    revision.approved_by = approver
+    put_in_force(revision, now=now)
+    detail = {"number": revision.number, "values": dict(values)} | ({"approved_by": approver} if approver else {})
+    record("publish_policy", revision, actor, reason=revision.reason, detail=detail)
+    tell_agents(environment.pk)
+    return revision
 
 
-def _publish(
-    environment: Environment,
-    place: dict[str, Any],
-    values: Mapping[str, Any],
-    reason: str,
-    actor: str,
-    approved_by: str,
-    now: datetime,
-) -> PolicyRevision:
+@audit.refusals("roll_back_policy", target=lambda given: target_of(given["revision"]))
+def roll_back(*, revision: PolicyRevision, reason: str, actor: str, now: datetime) -> PolicyRevision:
+    """Put an earlier revision's values in force again, as a new revision; what needs a second person is refused."""
+    return publish(
+        environment=revision.environment, **place_of(revision), values=revision.values, reason=reason, actor=actor,
+        now=now,
+    )  # fmt: skip
+
+
+def lock(environment: Environment) -> None:
+    """Layers of one environment change one after the other."""
     Environment.objects.select_for_update(no_key=True).get(pk=environment.pk)
-    former = PolicyRevision.objects.filter(environment=environment, **place)
-    number = (former.aggregate(last=Max("number"))["last"] or 0) + 1
-    former.filter(status=PolicyRevision.Status.PUBLISHED).update(
+
+
+def place_of(revision: PolicyRevision) -> dict[str, Any]:
+    """Level and owner, as the services take them."""
+    return {name: getattr(revision, name) for name in ("level", "side_effect", "dependency", "tool")}
+
+
+def in_force(revision: PolicyRevision) -> PolicyRevision | None:
+    """What its layer sets now."""
+    return _layer(revision).filter(status=PolicyRevision.Status.PUBLISHED).first()
+
+
+def new_revision(
+    environment: Environment, place: Mapping[str, Any], values: Mapping[str, Any], reason: str, actor: str,
+    now: datetime,
+) -> PolicyRevision:  # fmt: skip
+    """The layer's next revision, unsaved, a draft; the environment is locked."""
+    revision = PolicyRevision(
+        environment=environment, **place, values=dict(values), content_hash=content_hash(values),
+        reason=reason.strip(), created_at=now, created_by=actor,
+    )  # fmt: skip
+    revision.number = next_number(revision)
+    return revision
+
+
+def next_number(revision: PolicyRevision) -> int:
+    """One more than the highest of its layer."""
+    return (_layer(revision).aggregate(last=Max("number"))["last"] or 0) + 1
+
+
+def _layer(revision: PolicyRevision) -> QuerySet[PolicyRevision]:
+    return PolicyRevision.objects.filter(environment=revision.environment, **place_of(revision))
+
+
+def demand_sound(environment: Environment, place: Mapping[str, Any], values: Mapping[str, Any], reason: str) -> None:
+    """Refuse what nobody could put in force, whoever approves it."""
+    _demand_reason(reason)
+    _demand_valid(place["level"], values)
+    loosening.demand_wording(place["level"], values)
+    loosening.demand_fallback(environment, place, values)
+    _demand_sense(environment, place, values)
+
+
+def put_in_force(revision: PolicyRevision, *, now: datetime) -> None:
+    """Publish it in place of the layer's former one; the environment is locked, and the values are sound."""
+    _layer(revision).filter(status=PolicyRevision.Status.PUBLISHED).update(
         status=PolicyRevision.Status.SUPERSEDED, superseded_at=now
     )
-    revision = PolicyRevision.objects.create(
-        environment=environment,
-        **place,
-        number=number,
-        values=dict(values),
-        content_hash=content_hash(values),
-        status=PolicyRevision.Status.PUBLISHED,
-        reason=reason,
-        created_at=now,
-        created_by=actor,
-        approved_by=approved_by,
-        published_at=now,
-    )
-    _demand_sense(environment, place)
-    sweep_soon(environment_id=environment.pk, now=now)
-    detail = {"number": number, "values": dict(values)} | ({"approved_by": approved_by} if approved_by else {})
+    revision.status, revision.published_at = PolicyRevision.Status.PUBLISHED, now
+    revision.save()
+    sweep_soon(environment_id=revision.environment_id, now=now)
+
+
+def tell_agents(environment_id: int) -> None:
+    """A new config document; the version row is locked last."""
+    versions.bump_config(environment_id)
+    delivery.config_changed(environment_id)
+
+
+def target_of(revision: PolicyRevision) -> str:
+    """As the record names its layer."""
+    return layer_named({"environment": revision.environment, **place_of(revision)})
+
+
+def record(
+    action: str, revision: PolicyRevision, actor: str, *, reason: str, detail: Mapping[str, Any] | None = None
+) -> None:
+    """One entry about a revision."""
     audit.record(
-        actor=actor, action="publish_policy", target=_target({"environment": environment, **place}), accepted=True,
-        environment_id=environment.pk, reason=reason, detail=detail,
+        actor=actor, action=action, target=target_of(revision), accepted=True,
+        environment_id=revision.environment_id, reason=reason, detail=detail or {"number": revision.number},
     )  # fmt: skip
-    versions.bump_config(environment.pk)
-    delivery.config_changed(environment.pk)
-    return revision
 
 
 def content_hash(values: Mapping[str, Any]) -> str:
@@ -106,7 +156,7 @@ def content_hash(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def _demand_place(
+def demand_place(
     environment: Environment, *, level: str, side_effect: str, dependency: Dependency | None, tool: Tool | None
 ) -> None:
     """A level names exactly what it belongs to, and that belongs to this environment."""
@@ -158,12 +208,17 @@ def _errors_in_parts(level: str, values: Mapping[str, Any]) -> Iterator[tuple[st
             yield from ((f"{name}.", error) for error in validate(part, parts[name]))
 
 
-def _demand_sense(environment: Environment, place: Mapping[str, Any]) -> None:
+def _demand_sense(environment: Environment, place: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """No policy that changes with this layer contradicts itself once all layers are taken together."""
-    layers = resolve.published(environment.pk)
-    for owner, policy in _changed(environment, place, layers):
+    for owner, policy in _changed(environment, place, with_layer(environment, place, values)):
         for error in contradictions(policy):
             raise Refused("bad_field", f"{owner}: {error.field}: {error.message}", error.mend, error.field)
+
+
+def with_layer(environment: Environment, place: Mapping[str, Any], values: Mapping[str, Any]) -> resolve.Published:
+    """The environment's layers as they would be with these values in this place."""
+    published = PolicyRevision.objects.filter(environment=environment, status=PolicyRevision.Status.PUBLISHED)
+    return resolve.Published([*published, PolicyRevision(environment=environment, **place, values=dict(values))])
 
 
 def _changed(

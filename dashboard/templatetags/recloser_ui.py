@@ -15,8 +15,8 @@ from django.utils.safestring import SafeString
 from recloser.core.policy import CircuitPolicy
 from recloser.core.types import FAILURES
 
-from controlplane.models import Dependency, ProbeRound, Run, Transition, Trip
-from controlplane.selectors import runs
+from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRound, Run, Transition, Trip
+from controlplane.selectors import reviews, runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
 from controlplane.selectors.runs import Why
 from dashboard import addresses, build, gauges, words
@@ -449,3 +449,28 @@ def line_class(outcome: Any) -> str:
     if outcome in FAILURES:
         return "failed"
     return "refused" if outcome in ("rejected", "unknown_tool") else ""
+
+
+_REVISION_TONES = {"in_review": "warn", "published": "closed", "rejected": "open"}
+
+
+@register.simple_tag
+def revision_owner(row: PolicyRevision) -> str:
+    """What a revision is about."""
+    owner = row.tool or row.dependency
+    if owner is not None:
+        return clip(str(owner))
+    return f"class {row.side_effect}" if row.side_effect else f"all of {row.environment.slug}"
+
+
+@register.simple_tag
+def revision_badge(row: PolicyRevision) -> SafeString:
+    """Where a revision stands."""
+    tone = _REVISION_TONES.get(row.status, "plain")
+    return format_html('<span class="badge {}">{}</span>', tone, words.REVISIONS[row.status])
+
+
+@register.simple_tag
+def waiting_reviews(environment: Environment) -> int:
+    """How many changes wait for a second person."""
+    return reviews.waiting_count(environment)

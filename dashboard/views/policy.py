@@ -17,8 +17,9 @@ from controlplane import clock
 from controlplane.delivery import resolve
 from controlplane.models import Dependency, Environment, PolicyRevision, Tool
 from controlplane.permissions import EDIT_POLICY
+from controlplane.selectors import reviews as review_selector
 from controlplane.selectors import tools as selector
-from controlplane.services import policies
+from controlplane.services import loosening, policies, reviews
 from controlplane.services.errors import Refused
 from dashboard import derived, places, policy_form, told
 from dashboard.access import actor, needs
@@ -27,7 +28,7 @@ from dashboard.policy_form import PolicyForm
 from dashboard.respond import respond
 from dashboard.views.tools import find
 
-PREVIEW = "preview"
+PREVIEW, REVIEW = "preview", "review"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Owner:
     def place(self) -> dict[str, Any]:
         """As the service wants to know it."""
         level = PolicyRevision.Level.TOOL if self.tool else PolicyRevision.Level.DEPENDENCY
-        return {"level": level.value, "tool": self.tool, "dependency": self.dependency}
+        return {"level": level.value, "side_effect": "", "tool": self.tool, "dependency": self.dependency}
 
     def resolved(self, published: resolve.Published) -> Any:
         """What its policy comes to with these layers."""
@@ -81,19 +82,65 @@ def dependency_policy(request: HttpRequest, environment: str, dependency: str) -
 
 def _edit(request: HttpRequest, owner: Owner) -> HttpResponse:
     layer = selector.layer(tool=owner.tool, dependency=owner.dependency)
-    own = _shown_values(request, layer)
+    revised = _revised(request, owner)
+    own = dict(revised.values) if revised else _shown_values(request, layer)
     form = PolicyForm(owner.level, request.POST or None, own=own)
+    if revised:
+        form.fields["reason"].initial = revised.reason
     previewing = request.method == "POST" and request.POST.get("do") == PREVIEW
     if previewing:
         form.fields["reason"].required = False
     valid = request.method == "POST" and form.is_valid()
-    if valid and not previewing and _published(request, owner, form):
-        messages.success(request, f"The policy of {owner.name} is published. Agents hear of it at once.")
-        return redirect(owner.back)
+    needs = loosening.needs(owner.environment, owner.place, form.values) if valid else []
+    if valid and not previewing and (done := _done(request, owner, form, needs, revised)):
+        return done
     status = 422 if form.is_bound and form.errors else 200
-    context = _context(owner, layer, form, own) | {"previewing": previewing and valid}
-    context["base"] = request.POST.get("base") or layer.number
+    context = _context(owner, layer, form, own) | {"previewing": previewing and valid, "needs": needs}
+    context |= {"base": request.POST.get("base") or layer.number, "revised": revised}
+    context["asked"] = bool(needs) and not previewing
     return respond(request, "policy", places.frame(owner.environment, "tools", **context), part="page", status=status)
+
+
+def _done(
+    request: HttpRequest, owner: Owner, form: PolicyForm, needs: list[loosening.Need], revised: PolicyRevision | None
+) -> HttpResponse | None:
+    """Sent for review or published; None where the form has to be looked at again: nothing was saved then."""
+    if request.POST.get("do") == REVIEW:
+        return _sent(request, owner, form, revised)
+    if needs or not _published(request, owner, form):
+        return None
+    messages.success(request, f"The policy of {owner.name} is published. Agents hear of it at once.")
+    return redirect(owner.back)
+
+
+def _sent(request: HttpRequest, owner: Owner, form: PolicyForm, revised: PolicyRevision | None) -> HttpResponse | None:
+    said = {"values": form.values, "reason": form.cleaned_data["reason"], "actor": actor(request)}
+    try:
+        if revised is None:
+            row = reviews.propose(
+                environment=owner.environment, **owner.place, **said, base=_base(request), now=clock.now()
+            )
+        else:
+            row = reviews.submit(revision=reviews.edit(revision=revised, **said), actor=said["actor"], now=clock.now())
+    except Refused as refused:
+        add_refusal(form, refused)
+        return None
+    messages.success(request, "It waits for a second person. Nothing has changed yet.")
+    return redirect("dashboard:review", owner.environment.slug, row.pk)
+
+
+def _base(request: HttpRequest) -> int | None:
+    text = request.POST.get("base", "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _revised(request: HttpRequest, owner: Owner) -> PolicyRevision | None:
+    """The change under review that its author takes up again."""
+    pk = request.POST.get("review") or request.GET.get("review") or ""
+    if not pk.isdecimal() or len(pk) > 18:
+        return None
+    rows = review_selector.reviews().filter(environment=owner.environment, **owner.place)
+    return rows.filter(pk=pk, created_by=actor(request)).first()
 
 
 def _shown_values(request: HttpRequest, layer: selector.Layer) -> dict[str, Any]:
@@ -132,11 +179,13 @@ def _context(owner: Owner, layer: selector.Layer, form: PolicyForm, own: dict[st
     above = [row for row in published if layer.published is None or row.pk != layer.published.pk]
     in_force, inherited = (owner.resolved(resolve.Published(rows)) for rows in (published, above))
     values = form.values if form.is_bound and not form.errors else own
+    guarded = loosening.guarded(owner.environment, owner.place)
     draft = resolve.Published([*above, _draft(owner, values)])
     return {
         "owner": owner,
         "form": form,
-        "groups": policy_form.rows(form, in_force, inherited, own),
+        "guarded": guarded,
+        "groups": policy_form.rows(form, in_force, inherited, own, guarded),
         "revisions": layer.revisions,
         "number": layer.number,
         "notice": told.preview(owner.tool, draft) if owner.tool else None,

@@ -13,7 +13,7 @@ from recloser.core.types import SideEffectClass
 from controlplane.delivery import resolve
 from controlplane.models import Environment
 from controlplane.permissions import EDIT_POLICY
-from controlplane.selectors import circuits, named
+from controlplane.selectors import circuits, named, reviews
 from controlplane.selectors import tools as selector
 from controlplane.selectors.tools import ToolRow
 from controlplane.services import catalogue
@@ -33,6 +33,7 @@ def tools(request: HttpRequest) -> HttpResponse:
     with circuits.snapshot() as now:
         found = selector.tools(environment)
         context = {"found": found, "waiting": sum(row.waits for row in found), "now": now}
+        context["in_review"] = reviews.waiting_count(environment)
         return respond(request, "tools", places.frame(environment, "tools", **context))
 
 

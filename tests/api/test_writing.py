@@ -23,7 +23,8 @@ from controlplane.models import (
     Transition,
     Trip,
 )
-from controlplane.services import egress
+from controlplane.models.access import Role
+from controlplane.services import egress, policies, reviews
 from tests import factories
 from tests.conftest import NOON
 from tests.dashboard import stage
@@ -129,8 +130,16 @@ def test_a_hold_without_one_clear_end_is_refused(cast, outage, as_, hold):
 # Who may
 
 
-def attempts(cast):
-    """Every change there is: by whom it may be done, and how it is asked for."""
+def proposed(cast, actor):
+    """A change of the policy of payments that waits."""
+    return reviews.propose(
+        environment=cast.prod, level="dependency", dependency=cast.payments, values={"min_calls": 7},
+        reason="x", actor=actor, now=NOON,
+    )  # fmt: skip
+
+
+def attempts(cast, person="ada"):
+    """Every change there is: by whom it may be done, and how this person asks for it."""
     here, search = {"environment": "prod"}, {"environment": "prod", "dependency": "search-api"}
     key, worker = {**here, "prefix": "prodresearch"}, {**here, "worker": cast.workers[0].pk}
     trip = {**here, "trip": Trip.objects.get().pk}
@@ -141,6 +150,13 @@ def attempts(cast):
         channel=channel, event="opened", incident="outage-1", body={}, due_at=NOON, created_at=NOON, status="dead"
     )
     network = egress.allow_network(network="10.1.0.0/16", reason="tests", actor="ada", now=NOON)
+    mine, *theirs = (proposed(cast, actor) for actor in (person, "zoe", "zoe"))
+    own, approved, rejected = ({**here, "review": row.pk} for row in (mine, *theirs))
+    published = policies.publish(
+        environment=cast.prod, level="dependency", dependency=cast.crm_db, values={"min_calls": 9}, reason="x",
+        actor="zoe", now=NOON,
+    )  # fmt: skip
+    factories.person("eve", Role.VIEWER)
     why, match = {"reason": "because"}, {"if_match": "*"}
     operate, policy, admin, quarantine = {"otto", "ada"}, {"petra", "ada"}, {"ada"}, {"otto", "ada"}
     return {
@@ -168,6 +184,17 @@ def attempts(cast):
         "publish_class_policy": (policy, {"values": {}, **why}, {**here, "side_effect": "read_only", **match}),
         "publish_dependency_policy": (policy, {"values": {"min_calls": 9}, **why}, {**search, **match}),
         "publish_tool_policy": (policy, {"values": {}, **why}, {**here, "tool": "refund", **match}),
+        "roll_back_policy": (policy, why, {**here, "revision": published.pk}),
+        "propose_policy": (policy, {"level": "tool", "tool": "refund", "values": {}, **why}, here),
+        "edit_review": (policy, {"values": {"min_calls": 9}}, {**own, **match}),
+        "submit_review": (policy, None, {**own, **match}),
+        "withdraw_review": (policy, {}, {**own, **match}),
+        "approve_review": (policy, {"content_hash": theirs[0].content_hash}, {**approved, **match}),
+        "reject_review": (policy, why, {**rejected, **match}),
+        "add_person": (admin, {"username": f"new-{person}", "role": "viewer"}, {}),
+        "change_role": (admin, {"role": "on_call"}, {"person": "ann", **match}),
+        "switch_off_person": (admin, None, {"person": "eve", **match}),
+        "switch_on_person": (admin, None, {"person": "eve", **match}),
         "create_environment": (admin, {"slug": "dev", "name": "Dev"}, {}),
         "edit_environment": (admin, {"name": "P"}, {**here, **match}),
         "create_agent": (admin, {"slug": "billing", "name": "Billing"}, here),
@@ -197,7 +224,7 @@ def test_the_list_of_attempts_is_whole(cast, outage, document):
 def test_a_role_does_what_it_may_and_nothing_else(cast, outage, loopback, as_, person):
     api = as_(getattr(cast, person))
 
-    for name, (who, body, address) in attempts(cast).items():
+    for name, (who, body, address) in attempts(cast, person).items():
         before = AuditEntry.objects.count()
         answer = getattr(api, name)(body, **address)
         entries = AuditEntry.objects.filter(actor=person, accepted=person in who)

@@ -146,7 +146,7 @@ def test_the_number_of_queries_does_not_grow(cast, as_, django_assert_num_querie
         entry(cast)
     client = as_(cast.ada)
 
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         listed(client)
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         client.get(to("people"))

@@ -93,7 +93,14 @@ def published(**more):
     return {"base": "0", "do": "publish", "reason": "decided with the search team", **more}
 
 
-def test_a_policy_is_published_with_a_reason_and_shows_its_origin(cast, as_):
+@pytest.fixture
+def unprotected(cast):
+    """In prod one person is enough."""
+    cast.prod.protected = False
+    cast.prod.save()
+
+
+def test_a_policy_is_published_with_a_reason_and_shows_its_origin(cast, unprotected, as_):
     client = as_(cast.petra)
 
     answer = client.post(
@@ -121,7 +128,7 @@ def test_a_policy_is_published_with_a_reason_and_shows_its_origin(cast, as_):
     assert (rows["semantic remove after"].value, rows["semantic remove after"].origin) == ("off", "tool")
 
 
-def test_the_form_shows_what_was_typed_and_what_would_hold_without(cast, as_):
+def test_the_form_shows_what_was_typed_and_what_would_hold_without(cast, unprotected, as_):
     client = as_(cast.petra)
     client.post(
         to("tool-policy", "web_search"), published(consecutive_failures="4", outcomes="402 = rate_limited 3600")
@@ -227,7 +234,7 @@ def test_the_number_of_queries_does_not_grow_with_the_tools(cast, as_, django_as
         made.dependencies.add(cast.crm_db)
     client = as_(cast.ann)
 
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         client.get("/tools/?environment=prod")
 
 

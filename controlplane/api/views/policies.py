@@ -34,7 +34,7 @@ class RevisionOut(serializers.ModelSerializer[PolicyRevision]):
 
     class Meta:
         model = PolicyRevision
-        fields = (
+        fields: tuple[str, ...] = (
             "id", "level", "side_effect", "dependency", "tool", "number", "values", "content_hash", "status", "reason",
             "created_at", "created_by", "approved_by", "published_at", "superseded_at",
         )  # fmt: skip

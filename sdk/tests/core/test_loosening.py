@@ -1,7 +1,7 @@
 """A layer may tighten a class; what protects less than the class's preset is named."""
 
 import pytest
-from recloser.core.policy import FIELDS, STRICTNESS, Kind, Layer, Looser, Origin, is_downward, loosened
+from recloser.core.policy import FIELDS, STRICTNESS, Kind, Layer, Looser, Origin, altered, is_downward, loosened
 from recloser.core.types import SideEffectClass
 
 READ_ONLY, WRITE, UNKNOWN, EFFECT, DESTRUCTIVE = STRICTNESS
@@ -89,3 +89,19 @@ def test_downward_goes_by_how_a_class_is_handled():
     assert is_downward(DESTRUCTIVE, EFFECT) and is_downward(DESTRUCTIVE, UNKNOWN) and is_downward(EFFECT, READ_ONLY)
     assert not any(is_downward(each, each) for each in SideEffectClass)
     assert not is_downward(READ_ONLY, UNKNOWN) and not is_downward(UNKNOWN, EFFECT)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        ({}, {"model_text": "Ask a person."}, ["model_text"]),
+        ({"model_text": "Ask a person."}, {}, ["model_text"]),
+        ({"fallback_tool": "a"}, {"fallback_tool": "b"}, ["fallback_tool"]),
+        ({"fallback_tool": "a"}, {"fallback_tool": None}, ["fallback_tool"]),
+        ({}, {"outcomes": {"402": "timeout"}}, ["outcomes"]),
+        ({}, {"degraded_behaviour": "end_run"}, ["degraded_behaviour"]),
+        ({"model_text": "Ask."}, {"model_text": "Ask.", "consecutive_failures": 1, "user_text": "Sorry."}, []),
+    ],
+)
+def test_what_models_are_told_and_what_answers_count_as_is_altered(before, after, names):
+    assert [row.name for row in altered(before, after)] == names

@@ -203,7 +203,7 @@ def test_so_is_one_that_a_class_or_the_environment_would_give(cast):
 
 def test_a_text_that_forbids_it_passes(cast):
     text = "Do not call it again. Answer from what you have."
-    _publish(cast, "tool", {"model_text": text}, tool=cast.tools["web_search"])
+    _publish(cast, "tool", {"model_text": text}, tool=cast.tools["web_search"], approved_by="ada")
 
     assert resolved.of_tool(cast.tools["web_search"]).policy.model_text == text
 
@@ -238,8 +238,8 @@ def test_a_fallback_whose_class_nobody_confirmed_does_not_stand_in_for_a_harmles
 
 
 def test_a_fallback_of_the_same_class_or_a_milder_one_is_taken(cast):
-    _publish(cast, "tool", {"fallback_tool": "news_search"}, tool=cast.tools["web_search"])
-    _publish(cast, "tool", {"fallback_tool": "web_search"}, tool=cast.tools["refund"])
+    _publish(cast, "tool", {"fallback_tool": "news_search"}, tool=cast.tools["web_search"], approved_by="ada")
+    _publish(cast, "tool", {"fallback_tool": "web_search"}, tool=cast.tools["refund"], approved_by="ada")
 
     assert resolved.of_tool(cast.tools["refund"]).policy.fallback_tool == "web_search"
 
@@ -248,4 +248,56 @@ def test_what_a_class_would_fall_back_on_is_no_stricter_than_the_class(cast):
     with pytest.raises(Refused):
         _publish(cast, "class", {"run": {"fallback_tool": "refund"}}, side_effect="idempotent_write")
 
-    assert _publish(cast, "class", {"run": {"fallback_tool": "refund"}}, side_effect="destructive")
+    assert _publish(cast, "class", {"run": {"fallback_tool": "refund"}}, side_effect="destructive", approved_by="ada")
+
+
+TEXT = {"model_text": "Answer from the documents at hand."}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [TEXT, {"fallback_tool": "news_search"}, {"outcomes": {"402": "timeout"}}, {"degraded_behaviour": "end_run"}],
+)
+def test_in_a_protected_environment_nobody_alone_changes_what_models_are_told(cast, values):
+    with pytest.raises(Refused) as refused:
+        _publish(cast, "tool", values, tool=cast.tools["web_search"])
+
+    assert (refused.value.code, refused.value.field) == ("needs_approval", next(iter(values)))
+    assert "prod is protected" in refused.value.message and "review" in refused.value.mend
+    assert not PolicyRevision.objects.exists()
+
+
+def test_what_is_left_as_it_was_needs_nobody(cast):
+    web = cast.tools["web_search"]
+    _publish(cast, "tool", TEXT, tool=web, approved_by="ada")
+
+    assert _publish(cast, "tool", TEXT | {"consecutive_failures": 4, "user_text": "Sorry."}, tool=web)
+    with pytest.raises(Refused):
+        _publish(cast, "tool", {"consecutive_failures": 4}, tool=web)
+
+
+def test_an_environment_that_is_not_protected_leaves_texts_to_one_person(cast):
+    tool = cast.staging.tools.get()
+
+    assert _publish(cast, "tool", TEXT, tool=tool, environment=cast.staging).status == "published"
+
+
+def test_an_earlier_revision_is_rolled_back_to_as_a_new_one(cast):
+    first, _ = (_publish(cast, "dependency", {"min_calls": calls}, dependency=cast.search_api) for calls in (10, 12))
+
+    again = policies.roll_back(revision=first, reason="it was better", actor="petra", now=clock.now())
+
+    assert (again.number, again.values, again.content_hash) == (3, {"min_calls": 10}, first.content_hash)
+    assert resolved.of_dependency(cast.search_api).policy.min_calls == 10
+
+
+def test_rolling_back_to_other_words_needs_a_second_person_too(cast):
+    web = cast.tools["web_search"]
+    first = _publish(cast, "tool", TEXT, tool=web, approved_by="ada")
+    _publish(cast, "tool", {"model_text": "Ask the user."}, tool=web, approved_by="ada")
+
+    with pytest.raises(Refused) as refused:
+        policies.roll_back(revision=first, reason="it was better", actor="petra", now=clock.now())
+
+    assert refused.value.code == "needs_approval"
+    assert AuditEntry.objects.order_by("-id").first().action == "roll_back_policy"

@@ -1,6 +1,6 @@
 """The policy, as everyone imports it: the schema, its validation, its resolution and its form on the wire."""
 
-from recloser.core.loosening import is_downward, loosened
+from recloser.core.loosening import TOLD, altered, is_downward, loosened, watched
 from recloser.core.resolve import (
     STRICTNESS,
     Layer,
@@ -42,6 +42,7 @@ __all__ = [
     "FIELDS",
     "RUN_FIELDS",
     "STRICTNESS",
+    "TOLD",
     "CircuitPolicy",
     "Field",
     "FieldError",
@@ -53,6 +54,7 @@ __all__ = [
     "PolicyError",
     "Resolved",
     "RunPolicy",
+    "altered",
     "contradictions",
     "fields_for",
     "from_wire",
@@ -68,5 +70,6 @@ __all__ = [
     "strictest",
     "to_wire",
     "validate",
+    "watched",
     "worker_scope",
 ]
