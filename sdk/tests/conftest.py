@@ -8,20 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake import FakeControlPlane
-from recloser import Client, Pace
-
-FAST = Pace(
-    flush_s=0.2,
-    poll_config_s=0.3,
-    poll_circuits_s=0.2,
-    poll_live_s=0.5,
-    retry_base_s=0.05,
-    retry_cap_s=0.2,
-    stream_base_s=0.1,
-    stream_cap_s=0.3,
-    save_circuits_s=0.1,
-)
+from recloser import Client
+from recloser.testing import FAST, FakeControlPlane, ToolFailure
 
 
 @pytest.fixture(autouse=True)
@@ -74,15 +62,6 @@ def until(holds: Callable[[], Any], timeout_s: float = 5.0) -> Any:
             return False
         time.sleep(0.005)
     return found
-
-
-class ToolFailure(Exception):
-    """The exception of the first essay's loop."""
-
-    def __init__(self, message: str = "no answer", *, retryable: bool = True) -> None:
-        super().__init__(message)
-        self.message = message
-        self.retryable = retryable
 
 
 def failing(**_: Any) -> Any:

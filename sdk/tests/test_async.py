@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 from conftest import FAST, ToolFailure, failing, until, working
-from fake import Scripted, config_document
 from recloser import CallTimeout, Client, Outcome
+from recloser.testing import Scripted, config_document
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import KEY, FakeControlPlane, error
 from recloser import Client, Pace
 from recloser.link import BackOff
+from recloser.testing import KEY, FakeControlPlane, error
 from relays import ForwardProxy, HoldingProxy
 
 SCALE = 50.0

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import FakeControlPlane, Scripted, error
 from recloser import Client
 from recloser.link import Pace
+from recloser.testing import FakeControlPlane, Scripted, error
 
 
 def calls(client: Client, n: int, fn: Callable[..., object] = working, tool: str = "web_search") -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from conftest import failing, until, working
-from fake import Scripted, config_document
 from recloser import notices
+from recloser.testing import Scripted, config_document
 
 SEARCH = {"name": "web_search", "input_schema": {}}
 OTHER = {"name": "db_lookup", "input_schema": {}}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import FakeControlPlane, config_document
 from recloser import Client, Pace
+from recloser.testing import FakeControlPlane, config_document
 
 TOOL = {"name": "web_search", "input_schema": {}}
 OTHER = {"name": "db_lookup", "input_schema": {}}

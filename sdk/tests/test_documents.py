@@ -8,12 +8,12 @@ import stat
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import FakeControlPlane, Scripted, config_document, error
 from recloser import Client
 from recloser.cache import DocumentCache
 from recloser.config_sync import Documents, Source, Taken
 from recloser.core.types import SideEffectClass
 from recloser.errors import BadDocument
+from recloser.testing import FakeControlPlane, Scripted, config_document, error
 
 SIX = {f"tool_{n}": {"side_effect": "side_effect" if n % 2 else "read_only"} for n in range(6)}
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from conftest import failing, until, working
-from fake import FakeControlPlane, config_document
 from recloser import Client, Run
+from recloser.testing import FakeControlPlane, config_document
 from recloser.wire import wire_id
 
 TOOLS = [{"name": "web_search"}, {"name": "db_lookup"}]

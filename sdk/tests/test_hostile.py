@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import FAST, ToolFailure, failing, until, working
-from fake import FakeControlPlane, Scripted
 from recloser import Client
+from recloser.testing import FakeControlPlane, Scripted
 
 
 class Hostile:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from conftest import FAST, failing, working
-from fake import FakeControlPlane, Scripted, config_document, error
 from recloser import Client, Pace
+from recloser.testing import FakeControlPlane, Scripted, config_document, error
 
 SLOW = Pace(poll_config_s=60.0, poll_circuits_s=60.0, retry_base_s=0.05, retry_cap_s=0.1)
 

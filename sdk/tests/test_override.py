@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import FakeControlPlane, config_document
 from recloser import Client
+from recloser.testing import FakeControlPlane, config_document
 
 TOOL = {"name": "web_search"}
 DAY = 86_400.0

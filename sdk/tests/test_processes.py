@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pytest
 from conftest import FAST, failing, until, working
-from fake import FakeControlPlane, error
 from recloser import Client
+from recloser.testing import FakeControlPlane, error
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

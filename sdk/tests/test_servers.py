@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 from conftest import until
-from fake import FakeControlPlane
+from recloser.testing import FakeControlPlane
 
 pytestmark = [
     pytest.mark.e2e,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from conftest import failing, working
-from fake import config_document
 from recloser.core.types import Outcome
 from recloser.core.window import MOST_STEPS, Steps, Window
 from recloser.outbox import Outbox
+from recloser.testing import config_document
 
 F, OK = Outcome.TIMEOUT, Outcome.OK
 CALLS = [

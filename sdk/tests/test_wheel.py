@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fake import FakeControlPlane
+from recloser.testing import FakeControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from conftest import failing, working
-from fake import error
 from recloser.outbox import Outbox
 from recloser.report import RunReport
+from recloser.testing import error
 from recloser.wire import RUN_IDS, fitted, wire_id
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")

@@ -1,4 +1,4 @@
-"""What hints and names say of a tool: they may tighten; only a trusted server's hints loosen; what is opaque is unknown."""
+"""What hints and names say of a tool: they may tighten; only a trusted server's hints loosen; opaque is unknown."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ READ, IDEMPOTENT, EFFECT, DESTROYS, UNKNOWN = (
     SideEffectClass.DESTRUCTIVE,
     SideEffectClass.UNKNOWN,
 )
+
+
+def each(names: str) -> list[str]:
+    return names.split()
 
 
 def by_name(name: str, server: str = "") -> SideEffectClass:
@@ -72,8 +76,10 @@ def test_a_name_is_only_ever_a_proposal():
 
 @pytest.mark.parametrize(
     "name",
-    "delete_user deleteUser DeleteUser delete-user user.delete USER_DELETE userDelete acme_users_delete rm "
-    "deleteuser acme__delete__user".split(),
+    each("""
+        delete_user deleteUser DeleteUser delete-user user.delete USER_DELETE userDelete
+        acme_users_delete rm deleteuser acme__delete__user
+    """),
 )
 def test_every_spelling_of_a_name_says_the_same(name):
     assert by_name(name) is DESTROYS
@@ -81,9 +87,12 @@ def test_every_spelling_of_a_name_says_the_same(name):
 
 @pytest.mark.parametrize(
     "name",
-    "get_user list_issues search_code issue_read pages_list read_write_lock_status API-post-search HTTPServerInfo "
-    "get_delete_preview list_deleted_users get_last_update order_status run_list is_online whoami git_log "
-    "get_subscription_cancel_reason query_logs convert_currency listS3Buckets getuser".split(),
+    each("""
+        get_user list_issues search_code issue_read pages_list read_write_lock_status
+        API-post-search HTTPServerInfo get_delete_preview list_deleted_users get_last_update
+        order_status run_list is_online whoami git_log get_subscription_cancel_reason query_logs
+        convert_currency listS3Buckets getuser
+    """),
 )
 def test_names_that_read(name):
     if name == "read_write_lock_status":  # a compound verb is the stricter one
@@ -94,16 +103,22 @@ def test_names_that_read(name):
 
 @pytest.mark.parametrize(
     "name",
-    "create_issue send_mail sendMail fork_repository git_commit place_order book_flight merge_pull_request label_write "
-    "get_or_create_user find_and_replace find_replace search_index_create schedule_health_check email_user "
-    "update_status change_order_status slack_post_message log_event createuser publish_post".split(),
+    each("""
+        create_issue send_mail sendMail fork_repository git_commit place_order book_flight
+        merge_pull_request label_write get_or_create_user find_and_replace find_replace
+        search_index_create schedule_health_check email_user update_status change_order_status
+        slack_post_message log_event createuser publish_post
+    """),
 )
 def test_names_that_write_once_more_with_every_call(name):
     assert by_name(name) is EFFECT
 
 
 @pytest.mark.parametrize(
-    "name", "set_theme enable_feature upsert_row star_repository mark_all_notifications_read".split()
+    "name",
+    each("""
+        set_theme enable_feature upsert_row star_repository mark_all_notifications_read
+    """),
 )
 def test_names_that_set_a_state(name):
     assert by_name(name) is IDEMPOTENT
@@ -111,8 +126,10 @@ def test_names_that_set_a_state(name):
 
 @pytest.mark.parametrize(
     "name",
-    "frobnicate skopeo x 123 ___ 取得する получить gеt_user manage_users run_query execute_sql query postgres_query "
-    "sync2 handle_dialog crear_usuario listen_port \x00\x1b[31m".split(),
+    each("""
+        frobnicate skopeo x 123 ___ 取得する получить gеt_user manage_users run_query execute_sql query
+        postgres_query sync2 handle_dialog crear_usuario listen_port \x00\x1b[31m
+    """),
 )
 def test_what_is_opaque_foreign_disguised_or_mixed_is_unknown(name):
     assert by_name(name) is UNKNOWN
@@ -136,5 +153,5 @@ def test_no_word_is_in_two_minds():
     writes = words.DESTROYS | words.SETS | words.ACTS
     assert not reads & writes and not reads & words.MIXED and not writes & words.MIXED - words.MIXED_NOUNS
     assert not words.DESTROYS & words.ACTS and not words.DESTROYS & words.SETS and not words.SETS & words.ACTS
-    assert words.NOUNS_TOO | words.VERBS_RATHER <= writes and words.MIXED_NOUNS <= words.MIXED
-    assert words.LAST_READS <= reads
+    assert writes >= words.NOUNS_TOO | words.VERBS_RATHER and words.MIXED_NOUNS <= words.MIXED
+    assert reads >= words.LAST_READS

@@ -1,24 +1,44 @@
-"""A control plane for tests: real sockets, the real protocol, answers that a test scripts one by one."""
+"""A control plane for tests: real sockets, the real protocol, and answers that a test may script one by one."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gzip
 import json
 import queue
-import socket
+import tempfile
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import parse_qs
 
-from recloser.core.policy import CircuitPolicy, RunPolicy, resolve_run, to_wire
+from recloser.client import Client
+from recloser.core.policy import handled_as, resolve_circuit, resolve_run, to_wire
 from recloser.core.types import SideEffectClass
+from recloser.link import Pace
+from recloser.run import Run
+from recloser.testing import clock
+from recloser.testing.documents import KEY, NOW, config_document
+from recloser.testing.server import Handler, Server
+from recloser.wire import wire_id
 
-KEY = "rcl_test_0123456789abcdef"
-NOW = 1_790_000_000.0
+FAST = Pace(
+    flush_s=0.2,
+    poll_config_s=0.3,
+    poll_circuits_s=0.2,
+    poll_live_s=0.5,
+    retry_base_s=0.05,
+    retry_cap_s=0.2,
+    stream_base_s=0.1,
+    stream_cap_s=0.3,
+    save_circuits_s=0.1,
+)
+"""A pace for tests: what waits seconds in production waits tenths here."""
+PATIENCE_S = 10.0
+"""How long a test waits for what must come; a deadline, never a delay."""
 
 
 class Scripted:
@@ -43,13 +63,18 @@ class Scripted:
 
 
 def error(status: int, code: str, *, field: str | None = None, retry_after: float | None = None) -> Scripted:
+    """A refusal in the protocol's one shape."""
     body = {"error": {"code": code, "field": field, "message": f"scripted {code}", "mend": "none"}}
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     return Scripted(status, body=json.dumps(body).encode(), headers=headers)
 
 
 class FakeControlPlane:
-    """Speaks the agent protocol on a loopback port. `script` queues answers; everything stored is kept for asking."""
+    """Speaks the agent protocol on a loopback port, as a context manager. Everything that was sent is kept for asking.
+
+    Of what a real control plane does it keeps the documents, the stream and exact acknowledgement. It judges nothing:
+    a circuit opens when the test says so.
+    """
 
     def __init__(self, *, environment: str = "prod", agent: str = "research", port: int = 0) -> None:
         self.environment = environment
@@ -70,10 +95,14 @@ class FakeControlPlane:
         self.lasts: dict[str, int] = {}
         self.judge: Callable[[Any], Scripted | None] = lambda body: None
         """Refuses batches by what is in them, where a test says so."""
+        self._tools: dict[str, dict[str, Any]] = {}
+        self._clients: list[Client] = []
+        self._away = False
         self._scripts: dict[str, deque[Scripted]] = defaultdict(deque)
         self._streams: list[queue.Queue[bytes | None]] = []
         self._changed = threading.Condition()
-        self._server = _Server(("127.0.0.1", port), _Handler)
+        self._folder = tempfile.TemporaryDirectory(prefix="recloser-testing-")
+        self._server = Server(("127.0.0.1", port), Handler)
         self._server.plane = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
@@ -82,21 +111,118 @@ class FakeControlPlane:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close(0.5)
         self.drop_streams()
         self._server.shutdown()
         self._server.server_close()
         self._server.close_all()
         self._thread.join(5)
+        self._folder.cleanup()
 
     @property
     def url(self) -> str:
+        """The address for `Client` and RECLOSER_URL."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def port(self) -> int:
+        """Where it listens."""
         return int(self._server.server_address[1])
 
-    # What a test scripts
+    @property
+    def folder(self) -> str:
+        """Where its clients keep their documents; it goes with the control plane."""
+        return self._folder.name
+
+    # The fleet, by a line
+
+    def client(self, **options: Any) -> Client:
+        """A real client of this control plane that holds its documents; closed with it. Options are `Client`'s."""
+        eager = dataclasses.replace(FAST, poll_config_s=0.0, poll_circuits_s=0.0)
+        pace = eager if options.get("mode") == "invocation" else FAST
+        settings = {"instance": "test", "cache_dir": self.folder, "pace": pace, "timeout_s": 2.0}
+        client = Client(self.url, self.key, **{**settings, **options})
+        self._clients.append(client)
+        self._settle()
+        return client
+
+    def tool(
+        self,
+        name: str,
+        *,
+        dependencies: list[str] | None = None,
+        side_effect: str = "read_only",
+        confirmed: bool = True,
+        operation: str | None = None,
+        **run: Any,
+    ) -> None:
+        """Name a tool, its class and what its run policy sets, by the names of the policy's fields."""
+        given = {"side_effect": side_effect, "confirmed": confirmed, "operation": operation, "run": run}
+        self._tools[name] = given | ({"dependencies": dependencies} if dependencies else {})
+        known = config_document(environment=self.environment, agent=self.agent, tools=self._tools)
+        self.publish_config(**{part: known[part] for part in ("run_policies", "dependencies", "tools")})
+        self._settle()
+
+    def open(self, dependency: str, *, signal: str = "failure_rate", mode: str = "auto") -> None:
+        """Open a circuit for the whole fleet; on return every client of `client()` knows."""
+        now = self.now()
+        self.set_circuit(
+            dependency, state="open", mode=mode, cause=signal, tripped_by=signal, opened_at=now, due_at=now + 30.0
+        )
+        self._settle()
+
+    def close(self, dependency: str) -> None:
+        """Close it; on return every client of `client()` knows. Runs that lost a tool do without it to their end."""
+        self.set_circuit(dependency, state="closed", mode="auto")
+        self._settle()
+
+    @contextlib.contextmanager
+    def outage(self, *dependencies: str, signal: str = "failure_rate") -> Iterator[None]:
+        """These circuits are open inside the block, and closed after it."""
+        for each in dependencies:
+            self.open(each, signal=signal)
+        try:
+            yield
+        finally:
+            for each in dependencies:
+                self.close(each)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """The control plane itself cannot be reached inside the block: every connection is cut."""
+        self._away = True
+        self.drop_streams()
+        try:
+            yield
+        finally:
+            self._away = False
+
+    def report(self, run: Run) -> dict[str, Any]:
+        """The last report of a run that has ended, as the control plane has it; waits until it has come."""
+        wanted = wire_id(run.id)
+
+        def last() -> dict[str, Any] | None:
+            mine = [one for one in self.stored("runs") if one["id"] == wanted and one["status"] != "running"]
+            return mine[-1] if mine else None
+
+        found: dict[str, Any] | bool = self.wait(last, PATIENCE_S)
+        if not isinstance(found, dict):
+            raise AssertionError(f"no report of run {run.id} came within {PATIENCE_S:g} s; was it finished?")
+        return found
+
+    def _settle(self) -> None:
+        """Wait until every client holds the documents as they are now; one without a thread asks by itself."""
+        waiting = [one for one in self._clients if not one.threadless and one.status()["mode"] == "connected"]
+        if not self._away and not self.wait(lambda: all(map(self._is_current, waiting)), PATIENCE_S):
+            raise AssertionError(f"a client did not hear of it within {PATIENCE_S:g} s: {waiting[0].status()}")
+
+    def _is_current(self, client: Client) -> bool:
+        status = client.status()
+        wanted = (self.config["epoch"], self.config["version"]), self.circuits_version
+        return tuple(tuple(status[one]["version"] or ()) for one in ("config", "circuits")) == wanted
+
+    # What is said on the wire, by hand
 
     def script(self, route: str, *answers: Scripted) -> None:
         """The next answers on `batch`, `config`, `circuits` or `stream`."""
@@ -127,10 +253,12 @@ class FakeControlPlane:
             stream.put(block)
 
     def send_raw(self, block: bytes) -> None:
+        """Bytes to every open stream."""
         for stream in list(self._streams):
             stream.put(block)
 
     def drop_streams(self) -> None:
+        """End every stream."""
         for stream in list(self._streams):
             stream.put(None)
 
@@ -149,6 +277,7 @@ class FakeControlPlane:
 
     @property
     def streams(self) -> int:
+        """How many streams are open."""
         return len(self._streams)
 
     def stored(self, kind: str) -> list[dict[str, Any]]:
@@ -165,12 +294,15 @@ class FakeControlPlane:
         return dict(total)
 
     def asked(self, route: str) -> list[tuple[str, str, dict[str, str], Any]]:
+        """The requests on one route: method, path, headers, body."""
         return [request for request in self.requests if request[1].endswith(f"/{route}")]
 
     def now(self) -> float:
-        return NOW + time.monotonic()
+        """The server's clock; `Clock.advance` moves it, too."""
+        return NOW + clock.monotonic()
 
     def circuits_document(self) -> dict[str, Any]:
+        """As `GET circuits` answers it."""
         epoch, n = self.circuits_version
         entries = {
             name: entry
@@ -184,8 +316,12 @@ class FakeControlPlane:
     # What the handler does
 
     def answer(self, method: str, path: str, headers: dict[str, str], raw: bytes, peer: tuple[str, int]) -> Any:
+        """One request's answer; the text "stream" where it is to stay open."""
+        path, _, query = path.partition("?")
         route = path.rsplit("/", 1)[-1]
-        body = json.loads(gzip.decompress(raw) if headers.get("content-encoding") == "gzip" else raw) if raw else None
+        body: Any = (
+            json.loads(gzip.decompress(raw) if headers.get("content-encoding") == "gzip" else raw) if raw else None
+        )
         with self._changed:
             self.connections.add(peer)
             self.requests.append((method, path, headers, body))
@@ -197,6 +333,8 @@ class FakeControlPlane:
             self._changed.notify_all()
             if scripted is not None:
                 return scripted
+            if self._away:
+                return Scripted(503, cut=True)
             if headers.get("authorization") != f"Bearer {self.key}":
                 return error(401, "bad_key")
             match route:
@@ -206,6 +344,8 @@ class FakeControlPlane:
                     return self._document(self.config | {"now": self.now()}, self.config["version"], headers)
                 case "circuits":
                     return self._document(self.circuits_document(), self.circuits_version[1], headers)
+                case "explain":
+                    return _json(self._explained(parse_qs(query).get("tool", [""])[0]))
                 case "stream" if self.streaming:
                     return "stream"
             return error(404, "not_found")
@@ -220,6 +360,7 @@ class FakeControlPlane:
         return stream
 
     def close_stream(self, stream: queue.Queue[bytes | None]) -> None:
+        """Forget a stream that has ended."""
         with self._changed:
             self._streams.remove(stream)
             self._changed.notify_all()
@@ -244,6 +385,24 @@ class FakeControlPlane:
             "notes": self.notes,
         }
 
+    def _explained(self, name: str) -> dict[str, Any]:
+        entry = self.config["tools"].get(name)
+        known = entry or {"policy": self.config["default_run_policy"], "side_effect": "unknown", "dependencies": [name]}
+        handled = handled_as(SideEffectClass(known["side_effect"]), confirmed=known.get("confirmed", False))
+        ours, theirs = resolve_run([], side_effect_class=handled), resolve_circuit([], side_effect_class=handled)
+        run, circuit = self.config["run_policies"][known["policy"]], self.config["circuit_policies"][0]
+        return {
+            "environment": self.environment, "agent": self.agent, "format": 1, "now": self.now(), "near": None,
+            "config": [self.config["epoch"], self.config["version"]], "tool": name, "known": entry is not None,
+            "side_effect": known["side_effect"], "confirmed": known.get("confirmed", False),
+            "handled_as": handled.value, "costly": False, "operation": known.get("operation"),
+            "run": _with_origins(run, ours, "tool"),
+            "dependencies": [
+                {"name": one, "policy": _with_origins(circuit, theirs, "dependency"), "circuit": self.circuits.get(one)}
+                for one in known["dependencies"]
+            ],
+        }  # fmt: skip
+
     def _document(self, document: dict[str, Any], version: int, headers: dict[str, str]) -> Scripted:
         etag = f'"{document["epoch"]}-{version}"'
         if headers.get("if-none-match") == etag:
@@ -251,136 +410,16 @@ class FakeControlPlane:
         return _json(document, {"ETag": etag})
 
 
-def config_document(
-    *,
-    version: int = 7,
-    epoch: str = "e1",
-    environment: str = "prod",
-    agent: str = "research",
-    tools: Mapping[str, Mapping[str, Any]] | None = None,
-    circuit: Mapping[str, Any] | None = None,
-    run: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """A config document. `tools` by name: `dependencies`, `side_effect`, `confirmed`, and `run` overrides."""
-    read_only = resolve_run([], side_effect_class=SideEffectClass.READ_ONLY).policy
-    runs = [{**to_wire(read_only), **(run or {})}, {**to_wire(resolve_run([]).policy), **(run or {})}]
-    entries: dict[str, Any] = {}
-    dependencies: dict[str, Any] = {}
-    for name, given in (tools or {}).items():
-        side_effect = SideEffectClass(given.get("side_effect", "read_only"))
-        runs.append(
-            {**to_wire(resolve_run([], side_effect_class=side_effect).policy), **(run or {}), **given.get("run", {})}
-        )
-        behind = list(given.get("dependencies", [name]))
-        dependencies |= {one: {"policy": 0} for one in behind}
-        entries[name] = {
-            "policy": len(runs) - 1,
-            "dependencies": behind,
-            "side_effect": side_effect.value,
-            "confirmed": given.get("confirmed", True),
-            "operation": given.get("operation"),
-        }
-    return {
-        "format": 1,
-        "epoch": epoch,
-        "version": version,
-        "environment": environment,
-        "agent": agent,
-        "now": NOW,
-        "complete": True,
-        "circuit_policies": [{**to_wire(CircuitPolicy()), **(circuit or {})}],
-        "run_policies": runs,
-        "dependencies": dependencies,
-        "tools": entries,
-        "default_circuit_policy": 0,
-        "default_run_policy": 1,
-    }
-
-
-def run_policy(**changes: Any) -> dict[str, Any]:
-    return {**to_wire(RunPolicy()), **changes}
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    plane: FakeControlPlane
-
-    def __init__(self, *args: Any) -> None:
-        self._open: set[socket.socket] = set()
-        super().__init__(*args)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def close_all(self) -> None:
-        """Cut every connection, as a killed server does."""
-        for request in list(self._open):
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Peers that go away are part of the tests."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Server
-
-    def do_GET(self) -> None:
-        self._serve(b"")
-
-    def do_POST(self) -> None:
-        self._serve(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-
-    def _serve(self, raw: bytes) -> None:
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        answer = self.server.plane.answer(self.command, self.path, headers, raw, self.client_address)
-        if answer == "stream":
-            return self._stream()
-        if answer.hang_until is not None:
-            answer.hang_until.wait(30)
-        body = answer.body if answer.body is not None else b""
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if answer.cut else body)
-        if answer.cut:
-            self.close_connection = True
-
-    def _stream(self) -> None:
-        chunked = self.server.plane.chunked
-        self.close_connection = True
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        if chunked:
-            self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self.wfile.flush()
-        stream = self.server.plane.open_stream()
-        try:
-            while (block := stream.get()) is not None:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
-                self.wfile.flush()
-        except OSError:
-            pass
-        finally:
-            self.server.plane.close_stream(stream)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-
 def _json(body: Any, headers: Mapping[str, str] | None = None) -> Scripted:
     return Scripted(
         200, body=json.dumps(body).encode(), headers={"Content-Type": "application/json", **(headers or {})}
     )
+
+
+def _with_origins(values: Mapping[str, Any], preset: Any, otherwise: str) -> dict[str, Any]:
+    """Each value with the layer it must have come from: what the class does not give, the tool or dependency set."""
+    given = to_wire(preset.policy)
+    return {
+        name: {"value": value, "from": str(preset.origins[name]) if given[name] == value else otherwise}
+        for name, value in values.items()
+    }
