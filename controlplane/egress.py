@@ -8,10 +8,8 @@ to.
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from urllib.parse import urlsplit
 
 from controlplane import background
-from controlplane.models import AllowedNetwork
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -36,17 +34,15 @@ class Blocked(Exception):
         super().__init__("this is not an address that Recloser may reach")
 
 
+class ProxyRefused(Exception):
+    """The proxy that everything goes out through lets us not; that says nothing about the target."""
+
+
 class Unresolvable(Exception):
     """The name has no address."""
 
     def __init__(self) -> None:
         super().__init__("this host name does not resolve")
-
-
-def allowed_networks() -> tuple[Network, ...]:
-    """The ranges that an admin has opened, beyond the public ones."""
-    rows = AllowedNetwork.objects.values_list("network", flat=True)
-    return tuple(ipaddress.ip_network(row) for row in rows)
 
 
 async def look_up(host: str, port: int) -> list[str]:
@@ -61,10 +57,9 @@ async def resolve_allowed(
     return checked(await resolve(host, port), networks=networks)
 
 
-def check_url(url: str, *, networks: Iterable[Network]) -> None:
+def check_target(host: str, port: int, *, networks: Iterable[Network]) -> None:
     """The same for a form: raise Blocked or Unresolvable now rather than at 03:12."""
-    parts = urlsplit(url)
-    checked(_look_up(parts.hostname or "", parts.port or 443), networks=networks)
+    checked(_look_up(host, port), networks=networks)
 
 
 def checked(addresses: list[str], *, networks: Iterable[Network]) -> list[str]:

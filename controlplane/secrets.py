@@ -2,15 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from urllib.parse import quote
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-MASK = "********"
-SHORTEST_MASKED = 4
-"""A value shorter than this would blot out half of every text; it hides nothing either."""
+from controlplane.masking import MASK, masked
+
+__all__ = ["MASK", "Unreadable", "masked", "renew", "seal", "seal_values", "unseal", "unseal_values"]
 
 _LOST = "no key in RECLOSER_FIELD_KEYS opens this secret: put the old key back, or enter it anew"
 
@@ -48,20 +47,6 @@ def renew(sealed: str) -> str:
         return _keys().rotate(sealed.encode()).decode() if sealed else ""
     except InvalidToken:
         raise Unreadable(_LOST) from None
-
-
-def masked(text: str, values: Mapping[str, str]) -> str:
-    """`text` without any of the secret values, should somebody have sent one back to us."""
-    for form in sorted({form for value in values.values() for form in _forms(value)}, key=len, reverse=True):
-        text = text.replace(form, MASK)
-    return text
-
-
-def _forms(value: str) -> set[str]:
-    """A value as it stands, each long word of it (`Bearer ...`), and all of these as a URL writes them."""
-    parts = {value, *(word for word in value.split() if len(word) >= 2 * SHORTEST_MASKED)}
-    forms = parts | {quote(part) for part in parts} | {quote(part, safe="") for part in parts}
-    return {form for form in forms if len(form) >= SHORTEST_MASKED}
 
 
 def _keys() -> MultiFernet:

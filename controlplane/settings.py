@@ -20,6 +20,8 @@ TEST_CLOCK_ANYWHERE = env.bool("RECLOSER_TEST_CLOCK_ANYWHERE", False)
 SECRET_KEY = env.str("RECLOSER_SECRET_KEY", "")
 FIELD_KEYS: list[str] = env.list("RECLOSER_FIELD_KEYS", [])
 """Fernet keys for secrets at rest, newest first; older ones only decrypt."""
+EGRESS_PROXY = env.str("RECLOSER_EGRESS_PROXY", "")
+"""http://user:password@proxy.example.com:3128: probes and webhooks connect through it, to addresses that we checked."""
 ALLOWED_HOSTS = env.list("RECLOSER_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
 PUBLIC_URL = env.str("RECLOSER_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL.startswith("https://") else []

@@ -6,7 +6,7 @@ from controlplane.models.audit import AuditAnchor, AuditEntry
 from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition, Trip
 from controlplane.models.observation import Observation
 from controlplane.models.policy import PolicyRevision
-from controlplane.models.probe import Probe, ProbeRound, ProbeTest
+from controlplane.models.probe import Probe, ProbeRound, ProbeSpend, ProbeTest
 from controlplane.models.rollup import RollupDay, RollupHour, RollupMark, RollupMinute, RunHour
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
@@ -33,6 +33,7 @@ __all__ = [
     "PolicyRevision",
     "Probe",
     "ProbeRound",
+    "ProbeSpend",
     "ProbeTest",
     "ProcessBeat",
     "RollupDay",

@@ -37,6 +37,7 @@ class AlertCause(models.Model):
         QUORUM_SHORT = "quorum_short"
         UNTESTABLE = "untestable"
         SCHEDULER_SILENT = "scheduler_silent"
+        CERTIFICATE = "certificate"
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="alert_causes")
     circuit = models.ForeignKey(Circuit, null=True, blank=True, on_delete=models.CASCADE, related_name="alert_causes")

@@ -17,6 +17,24 @@ class Probe(models.Model):
     enabled = models.BooleanField(default=True)
     updated_at = models.DateTimeField()
     updated_by = models.CharField(max_length=150)
+    certificate_until = models.DateTimeField(
+        null=True, blank=True, help_text="when the certificate that was last met expires"
+    )
+    certificate_warned = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="the threshold in days that was last warned of, for this very certificate"
+    )
+
+
+class ProbeSpend(models.Model):
+    """What the probes of a dependency have cost on one day, in UTC; booked before each is sent."""
+
+    dependency = models.ForeignKey(Dependency, on_delete=models.CASCADE, related_name="probe_spends")
+    day = models.DateField()
+    spent_usd = models.DecimalField(max_digits=12, decimal_places=6, default=0)
+    asked = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["dependency", "day"], name="one_spend_a_day")]
 
 
 class ProbeRound(models.Model):
@@ -48,6 +66,7 @@ class ProbeTest(models.Model):
 
     id = models.UUIDField(primary_key=True)
     dependency = models.ForeignKey(Dependency, on_delete=models.CASCADE, related_name="probe_tests")
+    kind = models.CharField(max_length=20, default="http", db_default="http")
     spec = models.JSONField()
     secrets = models.TextField(blank=True, help_text="encrypted JSON, gone once the answer is there")
     asked_by = models.CharField(max_length=150)

@@ -99,6 +99,11 @@ _CAUSES = {
         "No circuit is probed and no lease expires until a scheduler runs again. Circuits still open, and agents go on"
         " with what they know. A Celery worker sends this and every other alert meanwhile.",
     ),
+    AlertCause.Kind.CERTIFICATE: (
+        "A certificate is about to expire: {place}",
+        "A probe met it. Once it has expired nobody gets a connection any more: have it renewed, or tell its owner. You"
+        " are told 30, 14 and 3 days before.",
+    ),
 }
 
 

@@ -64,6 +64,21 @@ def tell_of_silence(*, since: datetime, now: datetime) -> None:
         _begin([Found(Key(pk, None, None, Kind.SCHEDULER_SILENT.value), since) for pk in rows], now)
 
 
+@transaction.atomic
+def tell_once(*, circuit: Circuit, kind: AlertCause.Kind, now: datetime) -> int:
+    """Something that has no end to be told of: each time is a cause of its own."""
+    row = AlertCause.objects.create(
+        environment_id=circuit.environment_id,
+        circuit=circuit,
+        kind=kind.value,
+        began_at=now,
+        seen_at=now,
+        told_at=now,
+        ended_at=now,
+    )
+    return _deliver(row, row.kind, now)
+
+
 def prune_causes(*, now: datetime) -> int:
     """Forget what has been over for long."""
     return AlertCause.objects.filter(ended_at__lt=now - KEEP_CAUSES).delete()[0]

@@ -5,6 +5,8 @@ from datetime import datetime
 
 from controlplane import egress
 from controlplane.models import AllowedNetwork
+from controlplane.probe_spec.fields import web_target
+from controlplane.selectors.networks import allowed_networks
 from controlplane.services import audit
 from controlplane.services.errors import Refused
 
@@ -33,8 +35,13 @@ def close_network(*, network: str, actor: str) -> None:
 
 def demand_reachable(url: str, *, field: str) -> None:
     """Refuse an address that no probe or webhook would be let through to."""
+    demand_target(*web_target(url), field=field)
+
+
+def demand_target(host: str, port: int, *, field: str) -> None:
+    """The same of a host and a port; every refusal has the same words."""
     try:
-        egress.check_url(url, networks=egress.allowed_networks())
+        egress.check_target(host, port, networks=allowed_networks())
     except egress.Blocked as blocked:
         raise Refused("refused_address", str(blocked), egress.MENDING, field) from None
     except egress.Unresolvable as unknown:

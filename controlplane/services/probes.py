@@ -1,17 +1,20 @@
 """Probes: saving one, trying one out, and the book-keeping of the rounds that Celery workers ask."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.db.models import Q
+from recloser.core.probe import Fault
+from recloser.core.types import SideEffectClass
 
 from controlplane import probe_spec, secrets
 from controlplane.models import Dependency, Probe, ProbeRound, ProbeTest
-from controlplane.probe_spec import BadSpec, HttpSpec
-from controlplane.services import audit, egress, system
+from controlplane.probe_spec import BadSpec, McpSpec, Spec
+from controlplane.services import audit, egress, spending, system
 from controlplane.services.errors import Refused
 
 KEEP_ROUNDS = timedelta(days=90)
@@ -19,8 +22,8 @@ KEEP_TESTS = timedelta(hours=1)
 TEST_LIMIT = timedelta(seconds=40)
 """A try-out that nobody took by then is not taken any more."""
 
-SecretHeaders = Mapping[str, str | None]
-"""None for a value keeps the one that is stored."""
+Secrets = Mapping[str, str | None]
+"""By name, of a header or of what the kind calls it; None for a value keeps the one that is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,15 @@ class Job:
     """One request to send, with all that it takes; `lease_s` is how long its answer is waited for."""
 
     id: UUID
-    spec: HttpSpec | None
-    """None: the probe was removed meanwhile, or cannot be read any more; `problem` says it."""
+    spec: Spec | None
+    """None: it is not to be asked; `problem` says why, `fault` what follows."""
     secrets: Mapping[str, str]
     operation: str
     lease_s: float
     problem: str = ""
+    fault: Fault = Fault.SPEC
+    dependency_id: int | None = None
+    """Whose stored probe this is; None for a try-out."""
 
 
 @audit.refusals("save_probe")
@@ -45,15 +51,20 @@ def save_probe(
     spec: Mapping[str, Any],
     actor: str,
     now: datetime,
-    secret_headers: SecretHeaders | None = None,
+    kind: str = probe_spec.DEFAULT,
+    secret_headers: Secrets | None = None,
+    secret_values: Secrets | None = None,
     enabled: bool = True,
 ) -> Probe:
-    """Set how this dependency's recovery is tested. Without `secret_headers` the stored ones stay."""
-    wanted, values = _checked(dependency, spec, secret_headers)
+    """Set how this dependency's recovery is tested. Without secrets the stored ones stay.
+
+    `secret_headers` are for the kinds that speak HTTP, `secret_values` for those that name what they take.
+    """
+    wanted, values = _checked(dependency, kind, spec, secret_headers, secret_values)
     probe, _ = Probe.objects.update_or_create(
         dependency=dependency,
         defaults={
-            "kind": "http",
+            "kind": wanted.KIND,
             "operation": _operation(operation),
             "spec": wanted.to_dict(),
             "secrets": secrets.seal_values(values),
@@ -62,7 +73,7 @@ def save_probe(
             "updated_by": actor,
         },
     )
-    _audit(actor, "save_probe", dependency, {"url": _plain(wanted.url), "enabled": enabled})
+    _audit(actor, "save_probe", dependency, {"kind": wanted.KIND, "at": wanted.shown_address, "enabled": enabled})
     system.wake_scheduler()
     return probe
 
@@ -75,16 +86,19 @@ def remove_probe(*, dependency: Dependency, actor: str) -> None:
 
 
 def shown(probe: Probe) -> dict[str, Any]:
-    """A probe as an editor may show it: of a secret header no more than its name."""
+    """A probe as an editor may show it: of a secret no more than its name."""
     try:
         names = secrets.unseal_values(probe.secrets)
     except secrets.Unreadable as lost:
         names = {str(lost): ""}
+    masked = dict.fromkeys(names, secrets.MASK)
+    headers = probe_spec.KINDS[probe.kind].SECRETS is None
     return {
         "kind": probe.kind,
         "operation": probe.operation,
         "spec": probe.spec,
-        "secret_headers": dict.fromkeys(names, secrets.MASK),
+        "secret_headers": masked if headers else {},
+        "secret_values": {} if headers else masked,
         "enabled": probe.enabled,
         "updated_at": probe.updated_at,
         "updated_by": probe.updated_by,
@@ -99,19 +113,22 @@ def test_now(
     spec: Mapping[str, Any],
     actor: str,
     now: datetime,
-    secret_headers: SecretHeaders | None = None,
+    kind: str = probe_spec.DEFAULT,
+    secret_headers: Secrets | None = None,
+    secret_values: Secrets | None = None,
 ) -> ProbeTest:
     """Have a Celery worker ask once, without touching the circuit; the row's `result` fills within seconds."""
-    wanted, values = _checked(dependency, spec, secret_headers)
+    wanted, values = _checked(dependency, kind, spec, secret_headers, secret_values)
     test = ProbeTest.objects.create(
         id=uuid4(),
         dependency=dependency,
+        kind=wanted.KIND,
         spec=wanted.to_dict(),
         secrets=secrets.seal_values(values),
         asked_by=actor,
         asked_at=now,
     )
-    _audit(actor, "test_probe", dependency, {"url": _plain(wanted.url)})
+    _audit(actor, "test_probe", dependency, {"kind": wanted.KIND, "at": wanted.shown_address})
     system.wake_scheduler()
     return test
 
@@ -136,10 +153,11 @@ def claim_tests(*, now: datetime, limit: int) -> list[UUID]:
     return [row.pk for row in found]
 
 
+@transaction.atomic
 def take_tests(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     """The claimed try-outs that have no result yet."""
-    rows = ProbeTest.objects.filter(id__in=list(ids), finished_at=None)
-    return [_job(row.pk, row.spec, row.secrets, "", TEST_LIMIT.total_seconds()) for row in rows]
+    rows = ProbeTest.objects.filter(id__in=list(ids), finished_at=None).select_related("dependency")
+    return [_job(row.pk, row.dependency, row, "", TEST_LIMIT.total_seconds(), now) for row in rows]
 
 
 def finish_test(*, test_id: UUID, result: Mapping[str, Any], now: datetime) -> None:
@@ -154,29 +172,68 @@ def prune_probes(*, now: datetime) -> int:
 
 
 def _checked(
-    dependency: Dependency, given: Mapping[str, Any], headers: SecretHeaders | None
-) -> tuple[HttpSpec, dict[str, str]]:
-    """The typed probe and all its secret headers, or a refusal that names the field."""
+    dependency: Dependency,
+    kind: str,
+    given: Mapping[str, Any],
+    secret_headers: Secrets | None,
+    secret_values: Secrets | None,
+) -> tuple[Spec, dict[str, str]]:
+    """The typed probe and all its secrets, or a refusal that names the field."""
     try:
-        spec = probe_spec.read(given)
-        values = probe_spec.read_secret_headers(_with_stored(dependency, spec, headers))
+        spec: Spec = probe_spec.read(given, kind)
+        named = _fitting(spec, secret_headers, secret_values)
+        values = probe_spec.read_secrets(_with_stored(dependency, spec, named), kind)
     except BadSpec as bad:
         raise Refused("bad_field", bad.message, bad.mend, bad.field) from None
-    egress.demand_reachable(spec.url, field="url")
+    if problem := _not_read_only(dependency, spec):
+        mend = "have an operator confirm its class as read_only on the tool's page, or name another"
+        raise Refused("not_read_only", problem, mend, "call_tool")
+    if problem := spending.forbidden(dependency, spec):
+        raise Refused("paid_probe", problem, "switch probe_paid on in the policy first, or ask for less", "ask")
+    egress.demand_target(*spec.target, field=spec.AT)
     return spec, values
 
 
-def _with_stored(dependency: Dependency, spec: HttpSpec, given: SecretHeaders | None) -> dict[str, str]:
-    """The values given, and the stored ones that were to be kept: for the host they were written for only."""
+def _fitting(spec: Spec, headers: Secrets | None, values: Secrets | None) -> Secrets | None:
+    """The one of the two that this kind takes; the other must be empty."""
+    wanted, other, name = (
+        (headers, values, "secret_values") if spec.SECRETS is None else (values, headers, "secret_headers")
+    )
+    if other:
+        takes = "secret_headers" if spec.SECRETS is None else f"secret_values ({', '.join(spec.SECRETS) or 'none'})"
+        raise Refused("bad_field", "this kind of probe takes no such secrets", f"give {takes}", name)
+    return wanted
+
+
+def _not_read_only(dependency: Dependency, spec: Spec) -> str:
+    """What speaks against calling the tool that this probe would call; a class counts once somebody confirmed it."""
+    if not isinstance(spec, McpSpec) or not spec.call_tool:
+        return ""
+    known = dependency.tools.filter(Q(name=spec.call_tool) | Q(operation=spec.call_tool))
+    classes = list(known.values_list("side_effect", "class_confirmed"))
+    if not classes:
+        return "the dependency has no tool of this name, so its class is not known"
+    if any(each != (SideEffectClass.READ_ONLY.value, True) for each in classes):
+        return "this tool is not confirmed to be read_only, and a probe never has a side effect"
+    return ""
+
+
+def _with_stored(dependency: Dependency, spec: Spec, given: Secrets | None) -> dict[str, str]:
+    """The values given, and the stored ones that were to be kept: for the target they were written for only."""
     kept = Probe.objects.filter(dependency=dependency).exclude(secrets="").first()
     if kept is None or (given is not None and None not in given.values()):
         return {name: value or "" for name, value in (given or {}).items()}
-    if _origin(kept.spec["url"]) != _origin(spec.url):
-        mend = "enter the secret headers anew: stored ones are never sent to another address"
-        raise Refused("secrets_needed", "the address has changed", mend, "secret_headers")
+    if probe_spec.read(kept.spec, kept.kind).origin != spec.origin:
+        raise _anew(spec)
     stored = _unsealed(kept)
     wanted = dict.fromkeys(stored) if given is None else given
     return {name: stored.get(name, "") if value is None else value for name, value in wanted.items()}
+
+
+def _anew(spec: Spec) -> Refused:
+    field, words = ("secret_headers", "secret headers") if spec.SECRETS is None else ("secret_values", "secrets")
+    mend = f"enter the {words} anew: stored ones are never sent to another address"
+    return Refused("secrets_needed", "the address has changed", mend, field)
 
 
 def _unsealed(probe: Probe) -> dict[str, str]:
@@ -184,14 +241,6 @@ def _unsealed(probe: Probe) -> dict[str, str]:
         return secrets.unseal_values(probe.secrets)
     except secrets.Unreadable as lost:
         raise Refused("secrets_lost", "the stored secrets cannot be read", str(lost), "secret_headers") from None
-
-
-def _origin(url: str) -> str:
-    return url.split("/", 3)[2].casefold() + url.split(":", 1)[0].casefold()
-
-
-def _plain(url: str) -> str:
-    return url.partition("?")[0]
 
 
 def _operation(name: str) -> str:
@@ -206,14 +255,24 @@ def _job_of_round(row: ProbeRound, now: datetime) -> Job:
     probe: Probe | None = getattr(row.circuit.dependency, "probe", None)
     if probe is None:
         return Job(row.pk, None, {}, "", lease_s, "the probe was removed")
-    return _job(row.pk, probe.spec, probe.secrets, probe.operation, lease_s)
+    job = _job(row.pk, row.circuit.dependency, probe, probe.operation, lease_s, now)
+    return replace(job, dependency_id=row.circuit.dependency_id)
 
 
-def _job(job_id: UUID, spec: Mapping[str, Any], sealed: str, operation: str, lease_s: float) -> Job:
+def _job(
+    job_id: UUID, dependency: Dependency, row: Probe | ProbeTest, operation: str, lease_s: float, now: datetime
+) -> Job:
+    """What is to be asked; what has changed since it was saved may forbid it."""
     try:
-        return Job(job_id, probe_spec.read(spec), secrets.unseal_values(sealed), operation, lease_s)
+        spec: Spec = probe_spec.read(row.spec, row.kind)
+        values = secrets.unseal_values(row.secrets)
     except (BadSpec, secrets.Unreadable) as problem:
         return Job(job_id, None, {}, operation, lease_s, str(problem))
+    if forbidden := _not_read_only(dependency, spec) or spending.forbidden(dependency, spec):
+        return Job(job_id, None, {}, operation, lease_s, forbidden)
+    if not spending.reserve(dependency=dependency, spec=spec, now=now):
+        return Job(job_id, None, {}, operation, lease_s, spending.USED_UP, Fault.GATE)
+    return Job(job_id, spec, values, operation, lease_s)
 
 
 def _audit(actor: str, action: str, dependency: Dependency, detail: Mapping[str, Any]) -> None:

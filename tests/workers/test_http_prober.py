@@ -15,8 +15,8 @@ from controlplane import egress
 from controlplane.probe_spec import read
 from tests.workers.conftest import LOOPBACK
 from tests.workers.vendor import Vendor, bomb, reply
+from workers import probers
 from workers.egress import GuardedBackend
-from workers.probers import http
 
 SECRET = "Bearer never-to-be-seen-again"
 
@@ -24,7 +24,7 @@ SECRET = "Bearer never-to-be-seen-again"
 async def probe(vendor, path, *, secrets=None, networks=LOOPBACK, resolve=egress.look_up, limit=2.0, **spec):
     url = path if "://" in path else vendor.url + path
     backend = GuardedBackend(networks, resolve)
-    return await http.ask(read({"url": url, **spec}), secrets or {}, backend, time_limit_s=limit)
+    return await probers.ask(read({"url": url, **spec}), secrets or {}, backend, time_limit_s=limit)
 
 
 async def verdict(vendor, path, **spec):
@@ -222,7 +222,7 @@ async def test_a_certificate_of_nobody_we_trust_is_named(vendor, certificate):
 async def test_p07_an_expired_certificate_is_no_connection_problem(vendor, certificate, monkeypatch):
     trusting, server = ssl.create_default_context(), certificate(days=-1)
     trusting.load_verify_locations(cadata=certificate.pem)
-    monkeypatch.setattr("workers.egress.tls_context", lambda: trusting)
+    monkeypatch.setattr("workers.egress.tls_context", lambda *protocols: trusting)
 
     with Vendor(tls=server) as secure:
         found = await probe(secure, "/ok")
@@ -234,7 +234,7 @@ async def test_p07_an_expired_certificate_is_no_connection_problem(vendor, certi
 async def test_a_trusted_certificate_is_checked_against_the_name_not_the_address(vendor, certificate, monkeypatch):
     trusting, server = ssl.create_default_context(), certificate()
     trusting.load_verify_locations(cadata=certificate.pem)
-    monkeypatch.setattr("workers.egress.tls_context", lambda: trusting)
+    monkeypatch.setattr("workers.egress.tls_context", lambda *protocols: trusting)
 
     async def loopback(host, port):
         return ["127.0.0.1"]

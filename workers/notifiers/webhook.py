@@ -10,10 +10,10 @@ import httpx
 from recloser import __version__
 
 from controlplane import egress
-from controlplane.secrets import masked
+from controlplane.masking import masked
 from controlplane.services.alerts import Message, Result
 from workers.egress import GuardedBackend, client
-from workers.probers.http import retry_after_s
+from workers.probers.web import retry_after_s
 
 USER_AGENT = f"Recloser-Webhook/{__version__}"
 TIME_LIMIT_S = 10.0

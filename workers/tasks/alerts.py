@@ -7,11 +7,12 @@ from celery import shared_task
 
 from controlplane import background, clock, egress
 from controlplane.models import AlertChannel
+from controlplane.selectors.networks import allowed_networks
 from controlplane.services import alerts
 from controlplane.services.alerts import Message, Result
 from workers import database
-from workers.egress import GuardedBackend
 from workers.notifiers import email, webhook
+from workers.way_out import way_out
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +21,7 @@ log = structlog.get_logger(__name__)
 def run_deliveries(claims: list[tuple[str, int]]) -> None:
     """Try these once each. A claim that is settled, or was claimed again since, is left out."""
     messages = alerts.messages(claims)
-    networks = egress.allowed_networks() if messages else ()
+    networks = allowed_networks() if messages else ()
     waiting = {background.submit(_send(message, networks)): message for message in messages}
     database.release()
     for answer in as_completed(waiting):
@@ -34,7 +35,7 @@ async def _send(message: Message, networks: tuple[egress.Network, ...]) -> Resul
     try:
         if message.kind == AlertChannel.Kind.EMAIL:
             return await background.in_thread(lambda: email.send(message))
-        return await webhook.send(message, GuardedBackend(networks))
+        return await webhook.send(message, way_out(networks))
     except Exception as error:
         log.exception("a notifier failed", delivery=str(message.id))
         return Result(f"our own fault ({type(error).__name__}): the log of the Celery worker says more")

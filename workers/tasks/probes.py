@@ -11,12 +11,12 @@ from celery import shared_task
 from recloser.core.probe import Fault
 
 from controlplane import background, clock, egress
-from controlplane.services import circuits, probes
+from controlplane.selectors.networks import allowed_networks
+from controlplane.services import certificates, circuits, probes
 from controlplane.services.probes import Job
-from workers import database
-from workers.egress import GuardedBackend
-from workers.probers import http
+from workers import database, probers
 from workers.probers.answer import Findings
+from workers.way_out import way_out
 
 LEASE_MARGIN_S = 0.5
 """What is left of a lease for writing the verdict down."""
@@ -59,7 +59,7 @@ def _ask_all(jobs: list[Job], finish: Finish) -> None:
     """Start all at once; while they wait for the network nobody's database connection is held."""
     if not jobs:
         return
-    networks, started_at, started = egress.allowed_networks(), clock.now(), time.monotonic()
+    networks, started_at, started = allowed_networks(), clock.now(), time.monotonic()
     waiting = {background.submit(_ask(job, networks)): job for job in jobs}
     database.release()
     while waiting:
@@ -82,11 +82,11 @@ def _heard(job: Job, found: Findings, started_at: datetime, started: float) -> H
 
 async def _ask(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
     if job.spec is None:
-        return Findings(fault=Fault.SPEC, detail=job.problem[:200])
+        return Findings(fault=job.fault, detail=job.problem[:200])
     limit = min(job.spec.time_limit_s, job.lease_s - LEASE_MARGIN_S)
     if limit <= 0:
         return Findings(fault=Fault.GATE, detail="the lease had run out before the probe was sent")
-    found = await http.ask(job.spec, job.secrets, GuardedBackend(networks), time_limit_s=limit)
+    found = await probers.ask(job.spec, job.secrets, way_out(networks), time_limit_s=limit)
     if found.fault is Fault.TIMEOUT and limit < job.spec.time_limit_s:
         found.fault, found.detail = Fault.GATE, "too little was left of the lease to wait as long as the probe may take"
     elif found.fault is Fault.TIMEOUT and (found.took_ms or 0.0) > (limit + STARVED_S) * 1000:
@@ -104,6 +104,7 @@ def _finish_safely(finish: Finish, heard: list[Heard]) -> None:
 
 def _finish_rounds(heard: list[Heard]) -> None:
     applied = circuits.finish_rounds([_answered(each) for each in heard], now=clock.now())
+    certificates.note_certificates(_met(heard), now=clock.now())
     for each in heard:
         judged = each.found.ruling()
         log.info(
@@ -113,6 +114,15 @@ def _finish_rounds(heard: list[Heard]) -> None:
             cause=judged.cause,
             applied=applied[each.job.id],
         )
+
+
+def _met(heard: list[Heard]) -> dict[int, float]:
+    """By dependency, when the certificate of its probe's answer expires."""
+    return {
+        each.job.dependency_id: each.found.certificate_until
+        for each in heard
+        if each.job.dependency_id is not None and each.found.certificate_until is not None
+    }
 
 
 def _answered(heard: Heard) -> circuits.Answered:

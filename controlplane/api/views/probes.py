@@ -5,21 +5,28 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from controlplane import clock
+from controlplane import clock, probe_spec
 from controlplane.api import preconditions
 from controlplane.api.base import Face, One, lock_row
 from controlplane.api.contract import edits, writes
 from controlplane.api.errors import Problem, bad_field
-from controlplane.api.fields import Flag, Object, Said, Text
+from controlplane.api.fields import Choice, Flag, Object, Said, Text
 from controlplane.models import Dependency, Probe, ProbeTest
 from controlplane.permissions import OPERATE
+from controlplane.probe_spec import schema
 from controlplane.selectors import lists, named
 from controlplane.services import probes
 from controlplane.services.probes import TEST_LIMIT
 
-SPEC = "url, method, headers, body, expected_status, body_condition, latency_ms, time_limit_s, redirects, max_redirects"
+SPEC = "What the kind asks and expects; its fields are the kind's own."
+
+
+@extend_schema_field(schema.of_all())
+class ProbeSpecField(Object):
+    """The typed fields of one kind of probe."""
 
 
 class ProbeOut(serializers.Serializer[Any]):
@@ -29,6 +36,7 @@ class ProbeOut(serializers.Serializer[Any]):
     operation = serializers.CharField()
     spec = serializers.DictField(help_text=SPEC)
     secret_headers = serializers.DictField(child=serializers.CharField(), help_text="Masked.")
+    secret_values = serializers.DictField(child=serializers.CharField(), help_text="Masked.")
     enabled = serializers.BooleanField()
     updated_at = serializers.DateTimeField()
     updated_by = serializers.CharField()
@@ -38,16 +46,20 @@ class ProbeSet(Said):
     """How recovery is tested from now on. A secret header of null keeps its stored value; without any, all stay."""
 
     operation = Text(max_length=200)
-    spec = Object(help_text=SPEC)
-    secret_headers = Object(required=False)
+    kind = Choice(choices=list(probe_spec.KINDS), default=probe_spec.DEFAULT)
+    spec = ProbeSpecField(help_text=SPEC)
+    secret_headers = Object(required=False, help_text="For kinds that speak HTTP, and gRPC's metadata.")
+    secret_values = Object(required=False, help_text="For kinds that name what they take: password, api_key.")
     enabled = Flag(default=True)
 
 
 class ProbeTry(Said):
     """What to ask once; without a spec, what is stored."""
 
-    spec = Object(required=False, help_text=SPEC)
+    kind = Choice(choices=list(probe_spec.KINDS), default=probe_spec.DEFAULT)
+    spec = ProbeSpecField(required=False, help_text=SPEC)
     secret_headers = Object(required=False)
+    secret_values = Object(required=False)
 
 
 class ProbeTestOut(serializers.ModelSerializer[ProbeTest]):
@@ -59,7 +71,7 @@ class ProbeTestOut(serializers.ModelSerializer[ProbeTest]):
 
     class Meta:
         model = ProbeTest
-        fields = ("id", "dependency", "state", "spec", "asked_by", "asked_at", "finished_at", "result")
+        fields = ("id", "dependency", "state", "kind", "spec", "asked_by", "asked_at", "finished_at", "result")
 
     def get_state(self, row: ProbeTest) -> str:
         """Nobody took it, it is under way, or its answer is there."""
@@ -104,7 +116,7 @@ class OneProbe(One):
     def put(self, row: Dependency, said: dict[str, Any]) -> dict[str, Any]:
         """Set how its recovery is tested."""
         return probes.shown(
-            probes.save_probe(dependency=row, **said | _headers(said), actor=self.actor(), now=clock.now())
+            probes.save_probe(dependency=row, **said | _secrets(said), actor=self.actor(), now=clock.now())
         )
 
     @edits(OPERATE)
@@ -124,8 +136,8 @@ class TryProbe(Face):
     def post(self, said: dict[str, Any]) -> ProbeTest:
         """Have a worker ask once, without touching the circuit; read the answer at probe/tests/<id>."""
         dependency = named.dependency(self.environment, self.kwargs["dependency"])
-        spec = said.get("spec") or _stored(dependency)
-        return probes.test_now(dependency=dependency, spec=spec, actor=self.actor(), now=clock.now(), **_headers(said))
+        asked = {"kind": said["kind"], "spec": said["spec"]} if said.get("spec") else _stored(dependency)
+        return probes.test_now(dependency=dependency, actor=self.actor(), now=clock.now(), **asked | _secrets(said))
 
 
 class OneProbeTest(One):
@@ -145,13 +157,14 @@ def _stored(dependency: Dependency) -> dict[str, Any]:
     probe = Probe.objects.filter(dependency=dependency).first()
     if probe is None:
         raise bad_field("spec", "there is no stored probe to try", "say what to ask")
-    return {name: value for name, value in probe.spec.items() if value is not None or name == "body_condition"}
+    return {"kind": probe.kind, "spec": probe.spec}
 
 
-def _headers(said: dict[str, Any]) -> dict[str, Any]:
-    """Secret headers as the service takes them: text, or null for what is stored."""
-    given = said.get("secret_headers")
-    for name, value in (given or {}).items():
-        if value is not None and not isinstance(value, str):
-            raise bad_field(f"secret_headers.{name[:60]}", "it is not text", "send a string, or null to keep it")
-    return {"secret_headers": given}
+def _secrets(said: dict[str, Any]) -> dict[str, Any]:
+    """Secrets as the service takes them: text, or null for what is stored."""
+    found = {field: said.get(field) for field in ("secret_headers", "secret_values")}
+    for field, given in found.items():
+        for name, value in (given or {}).items():
+            if value is not None and not isinstance(value, str):
+                raise bad_field(f"{field}.{name[:60]}", "it is not text", "send a string, or null to keep it")
+    return found

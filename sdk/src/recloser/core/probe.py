@@ -23,6 +23,9 @@ class Fault(StrEnum):
     REFUSED_REDIRECT = "refused_redirect"
     GATE = "gate"
     SPEC = "spec"
+    BAD_REQUEST = "bad_request"
+    """The other side understood us and refused what was asked, in a protocol without HTTP's statuses."""
+    CREDENTIALS = "credentials"
 
 
 class Ruling(NamedTuple):
@@ -54,6 +57,8 @@ _BY_FAULT: Mapping[Fault, Ruling] = {
     Fault.REFUSED_ADDRESS: Ruling(Verdict.INCONCLUSIVE, "refused_address", misconfigured=True),
     Fault.GATE: Ruling(Verdict.INCONCLUSIVE, "gate"),
     Fault.SPEC: Ruling(Verdict.INCONCLUSIVE, "spec", misconfigured=True),
+    Fault.BAD_REQUEST: Ruling(Verdict.INCONCLUSIVE, "bad_request", misconfigured=True),
+    Fault.CREDENTIALS: Ruling(Verdict.INCONCLUSIVE, "credentials", misconfigured=True),
 }
 
 _OWN_CREDENTIALS = frozenset({401, 407})
@@ -76,3 +81,20 @@ def _asked_badly(status: int | None) -> bool:
     if status is None:
         return False
     return status in _OWN_CREDENTIALS or classify(status=status).outcome is Outcome.SEMANTIC_ERROR
+
+
+CERTIFICATE_WARNINGS: tuple[int, ...] = (30, 14, 3)
+"""Days left at which people are told that a certificate is about to expire."""
+
+
+def certificate_warning(
+    days_left: float, warned_at: int | None, thresholds: tuple[int, ...] = CERTIFICATE_WARNINGS
+) -> int | None:
+    """The threshold to warn of now, or None: each once for one certificate, and of several passed only the last.
+
+    `warned_at` is the threshold that this very certificate was last warned of; a renewed one has none.
+    """
+    passed = [each for each in thresholds if days_left <= each]
+    if not passed or (warned_at is not None and min(passed) >= warned_at):
+        return None
+    return min(passed)
