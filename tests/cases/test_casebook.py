@@ -7,6 +7,7 @@ are read for these marks, so that nothing need be run to know what is proved.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ def marks(tree: ast.AST) -> Iterator[ast.Call]:
                 yield node
 
 
+@functools.cache
 def marked() -> dict[str, list[str]]:
     """Each id that a mark names, with the files that do."""
     found: dict[str, list[str]] = {}
