@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.urls import reverse
 
 from controlplane import clock
-from controlplane.models import ProbeTest, Trip
-from controlplane.services import probes
+from controlplane.models import PolicyRevision, ProbeTest, Trip
+from controlplane.services import probes, reviews
 from tests.e2e import story
 from tests.factories import Cast
 
@@ -31,6 +31,8 @@ def pages(cast: Cast) -> dict[str, str]:
         "tools": "/tools/?environment=prod",
         "tool": "/tools/prod/web_search/",
         "tool-policy": "/tools/prod/web_search/policy/",
+        "reviews": "/reviews/?environment=prod",
+        "review": reverse("dashboard:review", args=["prod", proposed(cast).pk]),
         "alerts": "/alerts/?environment=prod",
         "settings": "/settings/?environment=prod",
         "people": "/settings/people/?environment=prod",
@@ -60,3 +62,16 @@ def tried(cast: Cast) -> ProbeTest:
     result = {"asked": asked, "answered": answered, "verdict": "bad"}
     probes.finish_test(test_id=test.pk, result=result, now=now)
     return test
+
+
+def proposed(cast: Cast) -> PolicyRevision:
+    """A change of refund's policy that waits for a second person."""
+    return reviews.propose(
+        environment=cast.prod,
+        level="tool",
+        tool=cast.tools["refund"],
+        values={"consecutive_failures": 4, "model_text": "Tell the customer that a colleague will pay it back today."},
+        reason="the payment vendor drops one call in three on Mondays",
+        actor="petra",
+        now=clock.now(),
+    )

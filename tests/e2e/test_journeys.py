@@ -10,11 +10,11 @@ from django.db import transaction
 from playwright.sync_api import expect
 
 from controlplane import clock
-from controlplane.models import AllowedNetwork, AuditEntry, Circuit, PolicyRevision
+from controlplane.models import AllowedNetwork, AuditEntry, Circuit, Environment, PolicyRevision
 from controlplane.services import circuits, probes, transitions
 from tests import factories
 from tests.dashboard import stage
-from tests.e2e import story
+from tests.e2e import places, story
 
 
 @pytest.fixture
@@ -179,6 +179,7 @@ def test_from_an_undisclosed_run_to_why_and_to_the_false_trip(server, cast, page
 
 
 def test_a_policy_is_edited_and_its_figures_follow_the_typing(server, cast, page, sign_in):
+    Environment.objects.filter(pk=cast.prod.pk).update(protected=False)
     sign_in("petra", path="/tools/prod/web_search/")
     page.get_by_role("link", name="Edit the policy").click()
     expect(page.locator("[data-proof=share]")).to_have_text(re.compile(r"25.%"))
@@ -194,6 +195,46 @@ def test_a_policy_is_edited_and_its_figures_follow_the_typing(server, cast, page
 
     expect(page.get_by_role("status").filter(has_text="is published")).to_be_visible()
     assert PolicyRevision.objects.get().values["consecutive_failures"] == 2
+
+
+def test_words_for_a_model_wait_for_a_second_person_who_approves_on_a_phone(server, cast, page, sign_in, opened):
+    factories.person("zoe", cast.petra.role)
+    sign_in("petra", path="/tools/prod/web_search/policy/")
+    expect(page.get_by_text("Values marked “second person”")).to_be_visible()
+    page.get_by_label("Model text").fill("Answer from the documents at hand.")
+    page.get_by_label("Why it changes").fill("decided with the search team")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("alert")).to_contain_text("It needs a second person, so nothing is published yet")
+    expect(page.get_by_role("alert")).to_contain_text("prod is protected")
+    page.get_by_role("button", name="Send for review").click()
+    expect(page.get_by_role("status").filter(has_text="waits for a second person")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+
+    phone = opened(viewport={"width": 360, "height": 780}, has_touch=True)
+    other = sign_in("zoe", on=phone.new_page(), path="/?environment=prod")
+    other.get_by_role("link", name="Reviews 1 waiting").tap()
+    other.get_by_role("link", name="web_search").tap()
+    expect(other.locator(".diff ins")).to_contain_text("Answer from the documents at hand.")
+    assert other.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    other.get_by_role("button", name="Approve").tap()
+
+    expect(other.get_by_text("zoe approved it")).to_be_visible()
+    row = PolicyRevision.objects.get()
+    assert (row.status, row.created_by, row.approved_by) == ("published", "petra", "zoe")
+
+
+def test_a_change_is_rejected_with_a_reason_and_nothing_happens(server, cast, page, sign_in):
+    row = places.proposed(cast)
+    sign_in("ada", path=f"/reviews/prod/{row.pk}/")
+    page.get_by_role("button", name="Reject").click()
+    expect(page.get_by_text("The reason is missing")).to_be_visible()
+
+    page.get_by_label("A word to the record").fill("four refunds in a row are too many")
+    page.get_by_role("button", name="Reject").click()
+
+    expect(page.get_by_text("ada rejected it")).to_be_visible()
+    row.refresh_from_db()
+    assert row.status == "rejected"
 
 
 def test_a_probe_is_tried_out_from_the_editor(server, cast, page, sign_in):
