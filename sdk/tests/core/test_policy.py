@@ -53,7 +53,7 @@ def test_every_field_explains_itself_and_accepts_its_own_default(row):
 def test_design_defaults_stand():
     circuit, run = CircuitPolicy(), RunPolicy()
     assert (circuit.failure_rate, circuit.min_calls, circuit.window_s, circuit.min_workers) == (0.5, 20, 60, 2)
-    assert (circuit.cooldown_s, circuit.cooldown_max_s, circuit.backoff, circuit.settle_s) == (30, 60, 2, 0.5)
+    assert (circuit.cooldown_s, circuit.cooldown_max_s, circuit.backoff, circuit.settle_s) == (30, 45, 2, 0.5)
     assert (circuit.slow_call_rate_delivery, circuit.lockout_after_s) == (Delivery.OBSERVE, 600)
     assert (run.consecutive_failures, run.short_run_steps, run.short_run_consecutive_failures) == (5, 10, 3)
     assert (run.semantic_failures, run.semantic_remove_after, run.run_failure_rate) == (3, 6, None)
@@ -146,7 +146,7 @@ def test_what_fits_has_no_errors(level, mapping):
 def test_contradictions_between_two_fields_are_found():
     assert validate({"cooldown_s": 90, "cooldown_max_s": 60}, "circuit")[0].field == "cooldown_max_s"
     (error,) = contradictions(dataclasses.replace(CircuitPolicy(), cooldown_s=90))
-    assert error.message == "60.0 is below cooldown_s (90)"
+    assert error.message == "45.0 is below cooldown_s (90)"
     assert contradictions(RunPolicy()) == []
 
 

@@ -179,7 +179,7 @@ class CircuitPolicy:
         looser=Looser.UP,
     )  # fmt: skip
     cooldown_s: float = _seconds(30.0, "Wait this long after opening before the first probe.", looser=Looser.DOWN)
-    cooldown_max_s: float = _seconds(60.0, "Failed probes never stretch the wait beyond this.", looser=Looser.DOWN)
+    cooldown_max_s: float = _seconds(45.0, "Failed probes never stretch the wait beyond this.", looser=Looser.DOWN)
     backoff: float = _setting(
         2.0, Kind.NUMBER, "Each failed probe multiplies the wait by this.", low=1, high=10, looser=Looser.DOWN
     )
