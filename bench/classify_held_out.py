@@ -49,4 +49,7 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if len(sys.argv) == 2:
+        main(sys.argv[1])
+    else:
+        print("name a listing: python -m bench.classify_held_out TOOLS.jsonl")

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recloser import conformance, conformance_wire
+from recloser.cli_classify import add_classify
+from recloser.cli_explain import add_explain
 from recloser.cli_replay import add_replay
+from recloser.cli_status import add_check, add_status
 from recloser.errors import RecloserError, Refused
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ def _mend(error: Exception) -> str:
     return ""
 
 
-SUBCOMMANDS: list[Add] = [add_replay, _add_conformance]
+SUBCOMMANDS: list[Add] = [add_status, add_check, add_explain, add_classify, add_replay, _add_conformance]
 """Further commands add themselves here."""
 
 

@@ -22,7 +22,7 @@ from recloser.link import Pace
 from recloser.run import Run
 from recloser.testing import clock
 from recloser.testing.documents import KEY, NOW, config_document
-from recloser.testing.server import Handler, Server
+from recloser.testing.server import NO_ANSWER, Handler, Server
 from recloser.wire import wire_id
 
 FAST = Pace(
@@ -334,7 +334,7 @@ class FakeControlPlane:
             if scripted is not None:
                 return scripted
             if self._away:
-                return Scripted(503, cut=True)
+                return Scripted(NO_ANSWER)
             if headers.get("authorization") != f"Bearer {self.key}":
                 return error(401, "bad_key")
             match route:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recloser.testing.plane import FakeControlPlane
 
+NO_ANSWER = 0
+"""A scripted status: the connection ends without a word."""
+
 
 class Server(ThreadingHTTPServer):
     """A thread a connection; `close_all` cuts them as a killed server would."""
@@ -62,9 +65,13 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         answer = self.server.plane.answer(self.command, self.path, headers, raw, self.client_address)
         if answer == "stream":
-            return self._stream()
+            self._stream()
+            return
         if answer.hang_until is not None:
             answer.hang_until.wait(30)
+        if answer.status == NO_ANSWER:
+            self.close_connection = True
+            return
         body = answer.body if answer.body is not None else b""
         self.send_response(answer.status)
         for name, value in answer.headers.items():
