@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -128,8 +129,8 @@ def alone(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.
 def test_the_wheel_holds_the_sdk_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "recloser/py.typed" in names and "recloser/core/circuit.py" in names
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"recloser"}
-    assert not [name for name in names if "test" in name.lower() and "testing" not in name]
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"recloser", "recloser_pytest.py"}
+    assert not [name for name in names if name.split("/")[-1].startswith(("test_", "conftest"))]
 
 
 def test_it_imports_without_a_warning_and_without_weight(alone):
@@ -150,6 +151,37 @@ def test_it_works_where_nothing_else_is_installed(alone, tmp_path):
         assert plane.counts("mail") == {"ok": 20} and plane.counts("db") == {"ok": 800}
         assert plane.counts("frozen") == {"ok": 1}
         assert "consecutive_failures" in [trip["signal"] for trip in plane.stored("trips")]
+
+
+def test_the_plugin_is_there_for_who_has_pytest_and_nothing_else(alone, tmp_path):
+    """pytest and what it needs are copied from this environment, so that nothing is fetched."""
+    packages = tmp_path / "packages"
+    for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        copy_package(name, packages)
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(SESSION), "utf-8")
+    path = f"import sys; sys.path.append({str(packages)!r}); import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
+    said = run(str(alone), "-c", path, "-v", "-W", "error", "-p", "no:cacheprovider", str(tmp_path), cwd=tmp_path)
+    assert "2 passed" in said and "plugins: recloser-" in said
+
+
+SESSION = """
+    import sys
+
+    def test_first_nothing_of_the_sdk_is_imported():
+        assert [name for name in sys.modules if name.split(".")[0] == "recloser"] == []
+
+    def test_then_its_fixtures_work(recloser_plane, recloser_client, recloser_clock):
+        with recloser_plane.outage("web_search"), recloser_client.run() as run:
+            assert run.tools([{"name": "web_search"}]) == []
+        recloser_clock.advance(1)
+"""
+
+
+def copy_package(name: str, to: Path) -> None:
+    for file in metadata.files(name) or ():
+        if ".." not in file.parts:
+            (to / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(file.locate()), to / file)
 
 
 @pytest.mark.parametrize("name", ["cases.json", "own.json"])
