@@ -16,7 +16,7 @@ from controlplane.selectors import runs
 
 def notice(run: Run, published: Published) -> str | None:
     """The notice for what this run lacked, by the policy in force now; agents send what was missing, not the text."""
-    lacked = runs.lacks(run)
+    lacked = runs.own_lacks(run)
     if not lacked:
         return None
     names = [str(one.get("tool")) for one in lacked]
@@ -25,18 +25,22 @@ def notice(run: Run, published: Published) -> str | None:
 
 
 def preview(tool: Tool, published: Published) -> str | None:
-    """The notice of a run that lost this one tool to failures."""
-    return words([_loss({"tool": tool.name, "cause": Signal.CONSECUTIVE_FAILURES.value}, tool, published)])
+    """The notice of a run that lost this one tool to failures, at its fourth step."""
+    behind = tool.dependencies.order_by("slug").values_list("slug", flat=True).first()
+    lost = {"tool": tool.name, "cause": Signal.CONSECUTIVE_FAILURES.value, "step": 4, "dependency": behind}
+    return words([_loss(lost, tool, published)])
 
 
 def _loss(one: dict[str, Any], tool: Tool | None, published: Published) -> Loss:
     name = str(one.get("tool"))
     resolved = published.run(tool.pk, character_of([tool])) if tool else published.run(None)
     replaced = one.get("replaced_by") or resolved.policy.fallback_tool
-    return Loss(name, _decision(name, one), resolved.policy, str(replaced) if replaced else None)
+    behind = str(one.get("dependency") or name)
+    return Loss(name, _decision(name, one), resolved.policy, str(replaced) if replaced else None, behind)
 
 
 def _decision(name: str, one: dict[str, Any]) -> RunDecision:
     cause = one.get("cause")
     signal = Signal(cause) if cause in set(Signal) else None
-    return RunDecision(Action.REMOVE_TOOL, signal, 0.0, 0.0, name, scope=Scope.RUN)
+    step = one.get("step") if isinstance(one.get("step"), int) else None
+    return RunDecision(Action.REMOVE_TOOL, signal, 0.0, 0.0, name, step, scope=Scope.RUN)

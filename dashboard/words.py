@@ -135,9 +135,12 @@ EVENTS: Mapping[str, str] = {
     "scheduler_silent": "scheduler silent",
     "question": "a run asks",
     "escalation": "a run hands over",
+    "question": "a run asks",
+    "escalation": "a run hands over",
     "resolved": "resolved",
     "test": "test message",
 }
+ENDS: Mapping[str, str] = {**SIGNALS, "no_viable_path": "no way on", "session_lost": "its session was lost"}
 NOTHING: Mapping[str, str] = {}
 ACTIONS: Mapping[str, str] = {
     "advise": "the model was advised",

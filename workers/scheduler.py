@@ -19,7 +19,17 @@ from django.db import InterfaceError, OperationalError, connection
 
 from controlplane import clock
 from controlplane.selectors import due
-from controlplane.services import alert_causes, alerts, circuits, clock_steps, partitions, probes, runs, system
+from controlplane.services import (
+    alert_causes,
+    alerts,
+    circuits,
+    clock_steps,
+    handovers,
+    partitions,
+    probes,
+    runs,
+    system,
+)
 from workers import database
 from workers.beats import own_name
 from workers.handoff import BATCH, Handoff
@@ -136,6 +146,7 @@ class Scheduler:
         self._try("sweep", lambda: circuits.sweep_due(now=clock.now(), limit=A_FEW))
         self._try("probes", self._probes)
         self._try("announce", lambda: alerts.dispatch_due_transitions(now=clock.now(), limit=AT_ONCE))
+        self._try("hand over", lambda: handovers.dispatch_due_handovers(now=clock.now(), limit=AT_ONCE))
         self._try("deliver", self._deliveries)
         self._try("try-outs", self._tests)
         self._try("housekeeping", self._housekeeping)

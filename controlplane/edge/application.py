@@ -20,7 +20,7 @@ from django.db import Error as DjangoDatabaseError
 
 from controlplane import redis_clients
 from controlplane.delivery.hub import Hub
-from controlplane.edge import database, explain, limits, live, rehearsal, stream
+from controlplane.edge import database, explain, limits, live, rehearsal, stream, why
 from controlplane.edge.batch import Batches
 from controlplane.edge.considering import Considering
 from controlplane.edge.documents import Documents, Looks
@@ -40,6 +40,7 @@ ROUTES = {
     ("GET", f"{PREFIX}circuits"): "_circuits",
     ("GET", f"{PREFIX}stream"): "_stream",
     ("GET", f"{PREFIX}explain"): "_explain",
+    ("GET", f"{PREFIX}why"): "_why",
     ("GET", LIVE): "_live",
 }
 
@@ -137,6 +138,9 @@ class Edge:
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await stream.serve(self.hub, await self._keys.caller(headers_of(scope)), receive, send)
+
+    async def _why(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await why.serve(self._threads, self._keys, headers_of(scope), scope, send)
 
     async def _explain(self, scope: Scope, receive: Receive, send: Send) -> None:
         await explain.serve(self._threads, await self._keys.caller(headers_of(scope)), scope, send)

@@ -26,6 +26,8 @@ class Run(models.Model):
     degraded = models.BooleanField(default=False)
     disclosed = models.BooleanField(null=True)
     disclosure = models.CharField(max_length=1000, blank=True)
+    handover = models.CharField(max_length=12, blank=True, default="", db_default="", help_text="question, escalation")
+    handover_told_at = models.DateTimeField(null=True, blank=True)
     tools = models.JSONField(default=list)
     missing = models.JSONField(default=list)
     tool_seconds = models.FloatField(default=0)
@@ -40,6 +42,7 @@ class Run(models.Model):
             models.Index(fields=["environment", "-started_at"], name="run_degraded", condition=models.Q(degraded=True)),
             models.Index(fields=["reported_at"], name="run_running", condition=models.Q(status="running")),
             models.Index(fields=["reported_at"], name="run_reported"),
+            models.Index(fields=["handover_told_at"], name="run_handed_over", condition=~models.Q(handover="")),
         ]
 
 

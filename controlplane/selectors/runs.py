@@ -97,6 +97,11 @@ def lacks(run: Run) -> list[dict[str, Any]]:
     return [one for one in given if isinstance(one, dict)]
 
 
+def own_lacks(run: Run) -> list[dict[str, Any]]:
+    """What its own tools array lacked: without what it was told of its children."""
+    return [one for one in lacks(run) if not one.get("run")]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One line of the step log. A mark is a letter that its twins in this run share; empty where it has none."""
@@ -156,6 +161,13 @@ class RunPage:
         """Those of them that went without something: what they gave this run may be poorer for it."""
         return [run for run in self.below if run.degraded]
 
+    @property
+    def lacked_below(self) -> list[dict[str, Any]]:
+        """What its subagents lacked, each with its `run`: as it reports it itself, and as they do."""
+        theirs = [{**one, "run": str(run.pk)} for run in self.degraded_below for one in own_lacks(run)]
+        told = [one for one in lacks(self.run) if one.get("run")]
+        return list({(one["run"], one.get("tool")): one for one in [*told, *theirs]}.values())
+
 
 def page(run_id: UUID) -> RunPage | None:
     """One run with its steps, trips and kin; kin of another environment stay out of sight."""
@@ -183,7 +195,7 @@ def _steps(run: Run, lines: list[dict[str, Any]], trips: Iterable[Trip]) -> list
     for trip in trips:
         if trip.step is not None:
             step(trip.step).trips.append(trip)
-    for one in lacks(run):
+    for one in own_lacks(run):
         step(one.get("step") or 0).gone.append(one)
     return [found[number] for number in sorted(found)]
 
@@ -259,6 +271,8 @@ class Why:
     transition: Transition | None
     """A hand's doing, where no signal took it."""
     outage: Outage | None
+    below: tuple[str, ...] = ()
+    """Children that lacked it, by id, as this run reports; a child is asked about by its own id."""
 
     @property
     def by_hand(self) -> bool:
@@ -268,11 +282,12 @@ class Why:
 
 def why(run: Run, tool: str) -> Why:
     """Look for what took this tool from this run: its own trip first, then the worker's, then the fleet's."""
-    lack = next((one for one in lacks(run) if one.get("tool") == tool), None)
+    lack = next((one for one in own_lacks(run) if one.get("tool") == tool), None)
     known = Tool.objects.filter(environment=run.environment_id, name=tool).prefetch_related("dependencies").first()
     declared = isinstance(run.tools, list) and tool in run.tools
     if lack is None:
-        return Why(run, tool, known, declared, None, None, None, None)
+        below = tuple(str(one["run"]) for one in lacks(run) if one.get("tool") == tool)
+        return Why(run, tool, known, declared, None, None, None, None, below)
     trip = _taken_by(run, known, lack)
     transition = None if trip else _held_by(run, lack)
     return Why(run, tool, known, declared, lack, trip, transition, _outage_of(trip, transition))

@@ -19,13 +19,13 @@ from recloser.core.types import State
 from controlplane import secrets
 from controlplane.models import AlertCause, AlertChannel, AlertDelivery, Circuit, Environment, Outage, Transition
 from controlplane.probe_spec import BadSpec, web_address
-from controlplane.services import audit, egress, system
+from controlplane.services import audit, egress, handovers, system
 from controlplane.services.alert_body import CLOSED, LOCKED_OUT, OPENED, RESOLVED, compose, compose_short, incident_of
 from controlplane.services.alert_tests import TEST
 from controlplane.services.alert_tests import send_test as send_test
 from controlplane.services.errors import Refused
 
-EVENTS = (OPENED, LOCKED_OUT, CLOSED, *AlertCause.Kind.values, RESOLVED, TEST)
+EVENTS = (OPENED, LOCKED_OUT, CLOSED, *AlertCause.Kind.values, RESOLVED, *handovers.EVENTS, TEST)
 """Everything that a channel may be told."""
 MAX_ATTEMPTS = 10
 """Of one sending; the number itself only ever rises, so that a late answer is told from a present one."""

@@ -370,15 +370,28 @@ def lacks(run: Run) -> list[dict[str, Any]]:
 
 
 @register.filter
+def own_lacks(run: Run) -> list[dict[str, Any]]:
+    """The same without what its subagents lacked."""
+    return runs.own_lacks(run)
+
+
+@register.filter
 def lacked(run: Run) -> list[str]:
     """The tools a run went without, each once."""
     return list(dict.fromkeys(str(one.get("tool", "?")) for one in runs.lacks(run)))[:5]
 
 
 @register.simple_tag
-def why_url(run: Run, tool: Any) -> str:
-    """The page that says why this tool was not there for this run."""
-    return str(reverse("dashboard:why", args=[run.pk, str(tool)[:LONGEST_TEXT] or "-"]))
+def why_url(run: Run | str, tool: Any) -> str:
+    """The page that says why this tool was not there for this run, or for the one of this id."""
+    key = run.pk if isinstance(run, Run) else run
+    return str(reverse("dashboard:why", args=[key, str(tool)[:LONGEST_TEXT] or "-"]))
+
+
+@register.simple_tag
+def run_url(run_id: str) -> str:
+    """The page of the run of this id."""
+    return str(reverse("dashboard:run", args=[run_id]))
 
 
 @register.simple_tag

@@ -13,6 +13,7 @@ from controlplane.models import Environment, Run
 from controlplane.selectors import board, circuits
 from controlplane.selectors import runs as selector
 from controlplane.selectors.runs import Filter, Key
+from controlplane.selectors.why import address
 from dashboard import addresses, places, spans, told
 from dashboard.access import needs
 from dashboard.respond import respond
@@ -84,6 +85,7 @@ def why(request: HttpRequest, run_id: UUID, tool: str) -> HttpResponse:
             raise _unknown()
         found = selector.why(row, tool)
         context = {"why": found, "run": row, "tool": tool, "here": _standing(row, found, now), "now": now}
+        context["address"] = address(row.pk, tool)
         return respond(request, "why", places.frame(row.environment, "runs", **context))
 
 

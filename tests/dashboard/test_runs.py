@@ -337,3 +337,48 @@ def test_a_run_page_costs_a_bounded_number_of_queries(cast, as_, django_assert_n
 
     with django_assert_num_queries(10):
         client.get(reverse("dashboard:run", args=[run.pk]))
+
+
+def test_what_a_subagent_lacked_stands_on_the_parents_page_and_leads_to_its_own(cast, as_):
+    parent = stage.degraded(
+        cast.research, NOON, missing=[{**stage.lacking("web_search", "search-api"), "run": str(uuid.uuid4())}]
+    )
+    child = stage.degraded(cast.research, NOON, parent=parent.pk, missing=[stage.lacking("news_search", "search-api")])
+
+    page = as_(cast.ann).get(reverse("dashboard:run", args=[parent.pk]))
+
+    below = page.context["page"].lacked_below
+    assert [(one["tool"], one["run"]) for one in below] == [
+        ("web_search", parent.missing[0]["run"]),
+        ("news_search", str(child.pk)),
+    ]
+    assert reverse("dashboard:why", args=[child.pk, "news_search"]) in page.content.decode()
+    assert "Nothing: every declared tool was there at every step." in text_of(page)
+
+
+def test_why_leads_on_to_the_subagent_that_lacked_it(cast, as_):
+    child = str(uuid.uuid4())
+    run = stage.degraded(
+        cast.research, NOON, tools=["web_search"], missing=[{**stage.lacking("web_search", "search-api"), "run": child}]
+    )
+
+    answer = why(as_(cast.ann), run)
+
+    assert "missing in a subagent" in text_of(answer)
+    assert reverse("dashboard:why", args=[child, "web_search"]) in answer.content.decode()
+
+
+def test_why_shows_the_address_that_the_sdk_prints(cast, as_):
+    run = stage.degraded(cast.research, NOON, missing=[stage.lacking("web_search", "search-api")])
+
+    assert f"/agent/v1/why?run={run.pk}&amp;tool=web_search" in why(as_(cast.ann), run).content.decode()
+
+
+@pytest.mark.parametrize(("handover", "said"), [("question", "how to go on"), ("escalation", "a person has to do")])
+def test_what_a_run_passed_on_is_on_its_page(cast, as_, handover, said):
+    run = stage.degraded(cast.research, NOON, handover=handover, end_cause="no_viable_path", status="ended")
+
+    page = text_of(as_(cast.ann).get(reverse("dashboard:run", args=[run.pk])))
+
+    assert said in page
+    assert "ended: no way on" in page

@@ -127,6 +127,7 @@ def _latest(runs: list[wire.Run]) -> list[wire.Run]:
 def _run(run: wire.Run) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(run)
     del plain["step_log"]
+    plain["handover"] = plain["handover"] or ""
     return {**plain, **{name: (plain[name] or "")[:longest] for name, longest in KEPT_CHARACTERS.items()}}
 
 

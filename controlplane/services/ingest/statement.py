@@ -105,23 +105,25 @@ tripped AS (
 reported AS (
     INSERT INTO controlplane_run AS old (
         id, environment_id, agent_id, worker_id, session, parent, revision, task_kind, status, end_cause, started_at,
-        ended_at, reported_at, steps, step_limit, degraded, disclosed, disclosure, tools, missing, tool_seconds,
-        model_seconds, tokens, cost)
+        ended_at, reported_at, steps, step_limit, degraded, disclosed, disclosure, handover, tools, missing,
+        tool_seconds, model_seconds, tokens, cost)
     SELECT r.id, %(environment)s, %(agent)s, %(worker)s, raised.id, r.parent, r.revision, r.task_kind, r.status,
         r.end_cause, m.now - make_interval(secs => r.started_age_s), m.now - make_interval(secs => r.ended_age_s),
-        m.now, r.steps, r.step_limit, r.degraded, r.disclosed, r.disclosure, r.tools, r.missing, r.tool_seconds,
-        r.model_seconds, r.tokens, r.cost
+        m.now, r.steps, r.step_limit, r.degraded, r.disclosed, r.disclosure, r.handover, r.tools, r.missing,
+        r.tool_seconds, r.model_seconds, r.tokens, r.cost
     FROM raised CROSS JOIN moment m CROSS JOIN jsonb_to_recordset(%(runs)s::jsonb) AS r(
         id uuid, parent uuid, revision int, task_kind text, status text, end_cause text, started_age_s float8,
         ended_age_s float8, steps int, step_limit int, degraded boolean, disclosed boolean, disclosure text,
-        tools jsonb, missing jsonb, tool_seconds float8, model_seconds float8, tokens bigint, cost float8)
+        handover text, tools jsonb, missing jsonb, tool_seconds float8, model_seconds float8, tokens bigint,
+        cost float8)
     ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET
         worker_id = EXCLUDED.worker_id, session = EXCLUDED.session, parent = EXCLUDED.parent,
         revision = EXCLUDED.revision, task_kind = EXCLUDED.task_kind, status = EXCLUDED.status,
         end_cause = EXCLUDED.end_cause, ended_at = EXCLUDED.ended_at, reported_at = EXCLUDED.reported_at,
         steps = EXCLUDED.steps, step_limit = EXCLUDED.step_limit, degraded = EXCLUDED.degraded,
-        disclosed = EXCLUDED.disclosed, disclosure = EXCLUDED.disclosure, tools = EXCLUDED.tools,
+        disclosed = EXCLUDED.disclosed, disclosure = EXCLUDED.disclosure,
+        handover = coalesce(nullif(EXCLUDED.handover, ''), old.handover), tools = EXCLUDED.tools,
         missing = EXCLUDED.missing, tool_seconds = EXCLUDED.tool_seconds, model_seconds = EXCLUDED.model_seconds,
         tokens = EXCLUDED.tokens, cost = EXCLUDED.cost
     WHERE old.revision < EXCLUDED.revision AND old.agent_id = EXCLUDED.agent_id

@@ -130,6 +130,8 @@ class Missing(Struct):
     step: Step | None = None
     replaced_by: Name | None = None
     refused: Count = 0
+    run: UUID | None = None
+    """The child that lacked it; None: the run itself."""
 
 
 class Call(Struct):
@@ -163,6 +165,7 @@ class Run(Struct):
     tools: Annotated[list[Name], Meta(max_length=500)] = []
     missing: Annotated[list[Missing], Meta(max_length=500)] = []
     disclosure: Prose | None = None
+    handover: Literal["question", "escalation"] | None = None
     tool_seconds: Number = 0.0
     model_seconds: Number = 0.0
     tokens: Whole = 0
