@@ -41,6 +41,12 @@ class DeedForm(forms.Form):
         return {"token": str(self.cleaned_data["token"]), "reason": self.cleaned_data["reason"]}
 
 
+class BareForm(DeedForm):
+    """A deed that needs no words."""
+
+    reason = None  # type: ignore[assignment]
+
+
 class ReasonForm(DeedForm):
     """A deed that must be explained."""
 

@@ -19,6 +19,7 @@ from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRo
 from controlplane.selectors import reviews, runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
 from controlplane.selectors.runs import Why
+from controlplane.services.loosening import Need
 from dashboard import addresses, build, gauges, words
 
 register = template.Library()
@@ -481,6 +482,12 @@ def revision_badge(row: PolicyRevision) -> SafeString:
     """Where a revision stands."""
     tone = _REVISION_TONES.get(row.status, "plain")
     return format_html('<span class="badge {}">{}</span>', tone, words.REVISIONS[row.status])
+
+
+@register.simple_tag
+def need_line(need: Need) -> str:
+    """Why a change needs a second person, as people say it."""
+    return f"{words.sentence(need.message.replace('_', ' '))}."
 
 
 @register.simple_tag

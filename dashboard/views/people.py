@@ -18,7 +18,7 @@ from controlplane.services import people as service
 from controlplane.services.errors import Refused
 from dashboard import addresses, places, spans
 from dashboard.access import actor, needs
-from dashboard.forms import DeedForm, add_refusal
+from dashboard.forms import BareForm, DeedForm, add_refusal
 from dashboard.respond import respond, rights
 from dashboard.views import sheets
 from dashboard.views.sheets import Sheet
@@ -66,12 +66,6 @@ class PersonForm(RoleForm):
     username = forms.CharField(label="Name", max_length=150, help_text="What they sign in with.")
     email = forms.EmailField(label="E-mail", required=False)
     field_order = ("username", "email", "role")
-
-
-class BareForm(DeedForm):
-    """A deed that needs no words."""
-
-    reason = None  # type: ignore[assignment]
 
 
 @editing
@@ -127,9 +121,9 @@ def switch_person(request: HttpRequest, pk: int) -> HttpResponse:
     off = row.is_active
     sheet = Sheet(
         title=f"Switch {row.username} {'off' if off else 'on'}",
-        consequence="They are signed out everywhere, and their tokens end; what they did stays on record."
+        consequence="They are signed out everywhere, and their tokens are revoked; what they did stays on record."
         if off
-        else "They may sign in again, with their old password and role.",
+        else "They may sign in again, with their old password and role; tokens they make anew.",
         button=f"Switch {'off' if off else 'on'}",
         back=reverse("dashboard:people"),
         grave=off,

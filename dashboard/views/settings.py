@@ -17,11 +17,11 @@ from controlplane.models import Agent, AgentKey, AllowedNetwork, Environment, Wo
 from controlplane.permissions import ADMINISTER, QUARANTINE
 from controlplane.selectors import access as selector
 from controlplane.selectors import circuits
-from controlplane.services import access, catalogue, egress
+from controlplane.services import access, catalogue, egress, removal
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.access import actor, needs
-from dashboard.forms import ReasonForm, add_refusal
+from dashboard.forms import BareForm, ReasonForm, add_refusal
 from dashboard.respond import respond
 from dashboard.views import sheets
 from dashboard.views.sheets import Sheet
@@ -268,6 +268,77 @@ def close_network(request: HttpRequest, environment: str, pk: int) -> HttpRespon
         return f"{row.network} is closed."
 
     return sheets.handle(request, here, sheet, forms.Form(_posted(request)), act)
+
+
+@editing
+@needs(ADMINISTER)
+def remove_agent(request: HttpRequest, environment: str, agent: str) -> HttpResponse:
+    """Take away an agent that was named by mistake; one that has reported stays, and says so."""
+    here = places.named(environment)
+    row = Agent.objects.filter(environment=here, slug=agent).first()
+    if row is None:
+        raise Http404(f"There is no agent {agent[:60]!r} in {here.slug}.")
+    sheet = Sheet(
+        title=f"Remove {row.slug}",
+        consequence="Only an agent that never reported, and whose keys are revoked, can go. What happened stays.",
+        button="Remove",
+        back=_back(here),
+        grave=True,
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        removal.remove_agent(agent=row, actor=actor(request))
+        return f"{row.slug} is removed."
+
+    return sheets.handle(request, here, sheet, BareForm(request.POST or None), act)
+
+
+@editing
+@needs(ADMINISTER)
+def remove_environment(request: HttpRequest, environment: str) -> HttpResponse:
+    """Take away an environment in which nothing is left."""
+    here = places.named(environment)
+    sheet = Sheet(
+        title=f"Remove the environment {here.slug}",
+        consequence="Only an empty one can go. Its channels and shared policies go with it.",
+        button="Remove",
+        back=_back(here),
+        grave=True,
+    )
+    form = BareForm(request.POST or None)
+    if not form.is_valid():
+        return sheets.show(request, here, sheet, form)
+    try:
+        removal.remove_environment(environment=here, actor=actor(request))
+    except Refused as refused:
+        add_refusal(form, refused)
+        return sheets.show(request, here, sheet, form)
+    return sheets.away(request, f"The environment {environment} is removed.", reverse("dashboard:board"))
+
+
+@editing
+@needs(ADMINISTER)
+def protection(request: HttpRequest, environment: str) -> HttpResponse:
+    """Whether changing what models are told needs a second person there."""
+    here = places.named(environment)
+    on = not here.protected
+    sheet = Sheet(
+        title=f"{'Protect' if on else 'Stop protecting'} {here.slug}",
+        consequence="From then on whoever changes what models are told, a fallback, or what an answer counts as needs "
+        "somebody else who approves."
+        if on
+        else "From then on one person alone changes what models are told, a fallback, or what an answer counts as. "
+        "Loosening a class still needs a second one.",
+        button="Protect it" if on else "Stop protecting it",
+        back=_back(here),
+        grave=not on,
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        catalogue.edit_environment(environment=here, changes={"protected": on}, actor=actor(request))
+        return f"{here.slug} is {'protected' if on else 'not protected any more'}."
+
+    return sheets.handle(request, here, sheet, BareForm(request.POST or None), act)
 
 
 def _posted(request: HttpRequest) -> Any:

@@ -71,6 +71,14 @@ def done(request: HttpRequest, text: str, back: str) -> HttpResponse:
     return response
 
 
+def away(request: HttpRequest, text: str, to: str) -> HttpResponse:
+    """What was done, on another page: the one under the sheet is no more."""
+    messages.success(request, text)
+    if not is_partial(request):
+        return redirect(to)
+    return HttpResponse(status=204, headers={"HX-Redirect": to})
+
+
 def shown_once(
     request: HttpRequest, environment: Environment, sheet: Sheet, secret: str, *, agent: Agent | None = None
 ) -> HttpResponse:

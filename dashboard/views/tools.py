@@ -16,9 +16,11 @@ from controlplane.permissions import EDIT_POLICY
 from controlplane.selectors import circuits, named, reviews
 from controlplane.selectors import tools as selector
 from controlplane.selectors.tools import ToolRow
-from controlplane.services import catalogue
+from controlplane.services import catalogue, removal
+from controlplane.services.errors import Refused
 from dashboard import derived, places, policy_rows, told, words
 from dashboard.access import actor, needs
+from dashboard.forms import BareForm, add_refusal
 from dashboard.respond import respond
 from dashboard.views import sheets
 from dashboard.views.sheets import Sheet
@@ -130,3 +132,30 @@ def edit_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse
         return f"{row.name} is {words.CLASSES[data['side_effect']]}."
 
     return sheets.handle(request, here, sheet, form, act)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(EDIT_POLICY)
+def remove_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
+    """Take away a tool that was named by mistake; what has a history stays, and says so."""
+    here = places.named(environment)
+    row = find(here, tool).tool
+    sheet = Sheet(
+        title=f"Remove {row.name}",
+        consequence="Its policy goes with it. A tool that was called within two days, has trips on record, or is some "
+        "tool's fallback stays.",
+        button="Remove",
+        back=f"{reverse('dashboard:tools')}?environment={here.slug}",
+        grave=True,
+        section="tools",
+    )
+
+    form = BareForm(request.POST or None)
+    if not form.is_valid():
+        return sheets.show(request, here, sheet, form)
+    try:
+        removal.remove_tool(tool=row, actor=actor(request))
+    except Refused as refused:
+        add_refusal(form, refused)
+        return sheets.show(request, here, sheet, form)
+    return sheets.away(request, f"{row.name} is removed.", sheet.back)

@@ -157,6 +157,10 @@ def attempts(cast, person="ada"):
         actor="zoe", now=NOON,
     )  # fmt: skip
     factories.person("eve", Role.VIEWER)
+    factories.dependency(cast.prod, "unused-api")
+    factories.tool(cast.crm_db, "unused")
+    factories.agent(cast.prod, "unused")
+    factories.environment("unused")
     why, match = {"reason": "because"}, {"if_match": "*"}
     operate, policy, admin, quarantine = {"otto", "ada"}, {"petra", "ada"}, {"ada"}, {"otto", "ada"}
     return {
@@ -191,6 +195,10 @@ def attempts(cast, person="ada"):
         "withdraw_review": (policy, {}, {**own, **match}),
         "approve_review": (policy, {"content_hash": theirs[0].content_hash}, {**approved, **match}),
         "reject_review": (policy, why, {**rejected, **match}),
+        "remove_tool": (policy, None, {**here, "tool": "unused", **match}),
+        "remove_dependency": (policy, None, {**here, "dependency": "unused-api", **match}),
+        "remove_agent": (admin, None, {**here, "agent": "unused", **match}),
+        "remove_environment": (admin, None, {"environment": "unused", **match}),
         "add_person": (admin, {"username": f"new-{person}", "role": "viewer"}, {}),
         "change_role": (admin, {"role": "on_call"}, {"person": "ann", **match}),
         "switch_off_person": (admin, None, {"person": "eve", **match}),

@@ -69,7 +69,7 @@ def test_the_editor_marks_what_a_second_person_has_a_say_in(cast, as_):
     ("tool", "given", "why"),
     [
         ("web_search", {"model_text": TEXT}, "prod is protected"),
-        ("refund", {"consecutive_failures": "4"}, "guards less than the class side_effect does"),
+        ("refund", {"consecutive_failures": "4"}, "Consecutive failures guards less than the class side effect does"),
     ],
 )
 def test_publishing_what_needs_a_second_person_saves_nothing_and_says_why(cast, as_, tool, given, why):

@@ -333,5 +333,5 @@ def test_an_agent_that_is_there_already_is_refused_and_no_key_is_left(cast, as_)
 def test_settings_cost_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):
     client = as_(cast.ada)
 
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         client.get("/settings/?environment=prod")

@@ -16,7 +16,7 @@ from controlplane.api.lookup import given
 from controlplane.models import Agent, AgentKey, Environment, Session, Worker
 from controlplane.permissions import ADMINISTER, QUARANTINE
 from controlplane.selectors import lists, named
-from controlplane.services import access, catalogue
+from controlplane.services import access, catalogue, removal
 
 QUARANTINED = ("quarantined_at", "quarantined_by", "quarantine_reason")
 
@@ -69,6 +69,11 @@ class OneEnvironment(One):
         """Change its name or protection."""
         return catalogue.edit_environment(environment=row, changes=said, actor=self.actor())
 
+    @edits(ADMINISTER)
+    def delete(self, row: Environment, said: dict[str, Any]) -> None:
+        """Remove one in which nothing is left."""
+        removal.remove_environment(environment=row, actor=self.actor())
+
 
 class AgentOut(serializers.ModelSerializer[Agent]):
     """A named agent application."""
@@ -117,6 +122,11 @@ class OneAgent(One):
     def patch(self, row: Agent, said: dict[str, Any]) -> Agent:
         """Change its name or owner."""
         return catalogue.edit_agent(agent=row, changes=said, actor=self.actor())
+
+    @edits(ADMINISTER)
+    def delete(self, row: Agent, said: dict[str, Any]) -> None:
+        """Remove one that never reported and has no key in force."""
+        removal.remove_agent(agent=row, actor=self.actor())
 
 
 class KeyOut(serializers.ModelSerializer[AgentKey]):

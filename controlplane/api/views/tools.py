@@ -16,7 +16,7 @@ from controlplane.api.fields import Choice, Flag, Names, Said, Text
 from controlplane.models import Dependency, Tool
 from controlplane.permissions import EDIT_POLICY
 from controlplane.selectors import lists, named
-from controlplane.services import catalogue
+from controlplane.services import catalogue, removal
 
 CLASSES = [each.value for each in SideEffectClass]
 
@@ -82,6 +82,11 @@ class OneDependency(One):
     def patch(self, row: Dependency, said: dict[str, Any]) -> Dependency:
         """Change its owner or description."""
         return catalogue.edit_dependency(dependency=row, changes=said, actor=self.actor())
+
+    @edits(EDIT_POLICY)
+    def delete(self, row: Dependency, said: dict[str, Any]) -> None:
+        """Remove one that no tool stands before and that has no history; its probe and policy go with it."""
+        removal.remove_dependency(dependency=row, actor=self.actor())
 
 
 class ToolOut(serializers.ModelSerializer[Tool]):
@@ -157,3 +162,8 @@ class OneTool(One):
         """Confirm its class, or change its owner, operation, cost or dependencies."""
         changed = catalogue.edit_tool(tool=row, changes=said, actor=self.actor())
         return lists.tools().get(pk=changed.pk)
+
+    @edits(EDIT_POLICY)
+    def delete(self, row: Tool, said: dict[str, Any]) -> None:
+        """Remove one that nobody calls, that never tripped, and that no policy falls back on."""
+        removal.remove_tool(tool=row, actor=self.actor())
