@@ -378,13 +378,39 @@ HIDE = """() => {
 @pytest.mark.case("D02")
 def test_a_hidden_tab_hands_the_stream_on(server, cast, page, sign_in):
     sign_in("otto")
-    expect(page.locator("#feed")).to_have_attribute("data-feed", "live")
+    expect(page.locator("#feed")).to_have_attribute("data-feed", "live", timeout=15_000)
     other = page.context.new_page()
     other.goto(f"{server}/?environment=prod")
 
-    with other.expect_request(is_stream):
+    with other.expect_request(is_stream, timeout=15_000):
         page.evaluate(HIDE)
-    expect(other.locator("#feed")).to_have_attribute("data-feed", "live")
+    expect(other.locator("#feed")).to_have_attribute("data-feed", "live", timeout=15_000)
+
+
+@pytest.mark.case("D02")
+def test_a_hidden_tab_hands_the_stream_on_while_it_waits_to_ask_again(server, cast, page, sign_in):
+    """Its stream has failed and its clock stands still: the wait would never end by itself."""
+    page.clock.install()
+    page.route("**/live?*", lambda route: route.abort())
+    with page.expect_event("requestfailed", is_stream):
+        sign_in("otto")
+    page.clock.pause_at(clock.now() + timedelta(minutes=1))
+    other = page.context.new_page()
+    other.goto(f"{server}/?environment=prod")
+
+    with other.expect_request(is_stream, timeout=15_000):
+        page.evaluate(HIDE)
+
+
+@pytest.mark.case("D02")
+def test_a_hidden_tab_alone_holds_no_connection(server, cast, page, sign_in):
+    sign_in("otto")
+    expect(page.locator("#feed")).to_have_attribute("data-feed", "live", timeout=15_000)
+
+    with page.expect_event("requestfailed", is_stream, timeout=15_000) as ended:
+        page.evaluate(HIDE)
+
+    assert "ABORTED" in ended.value.failure
 
 
 def test_a_page_that_lost_its_feed_says_so(server, cast, page, sign_in):

@@ -63,7 +63,13 @@ function version(data) {
   }
 }
 
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+// Ends early where this tab leaves: another one need not wait for us.
+function pause(ms, leaving) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    leaving.addEventListener("abort", () => resolve(clearTimeout(timer)), { once: true });
+  });
+}
 
 async function lead(leaving) {
   for (let wait = 1000; !leaving.aborted; wait = Math.min(wait * 2, 30_000)) {
@@ -73,7 +79,7 @@ async function lead(leaving) {
     if (leaving.aborted) return;
     tell({ lost: true });
     if (Date.now() - began > 60_000) wait = 1000;
-    await pause(wait * (0.75 + Math.random() / 2));
+    await pause(wait * (0.75 + Math.random() / 2), leaving);
   }
 }
 
