@@ -9,15 +9,12 @@ Ours tells a control plane that is away: what it counts is folded into the outbo
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
-import importlib
 import logging
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,80 +24,23 @@ from recloser import Client
 from recloser.core.policy import CircuitPolicy, resolve_run, to_wire
 from recloser.core.types import SideEffectClass
 
-Timed = Callable[[int], float]
+from bench import sdk_others
+from bench.sdk_tools import (
+    Timed,
+    bare,
+    bare_async,
+    failing,
+    swallowed,
+    swallowed_async,
+    timed,
+    timed_async,
+)
+
 NOBODY = "http://127.0.0.1:9"
 KEY = "rcl_bench_key"
 LEAST = 2_100
 """More different calls than a run remembers, so that none is a repetition."""
 READY = {"query": "acme", "page": 3}
-
-
-def bare(query: str, page: int) -> str:
-    """What every contender calls."""
-    return "found"
-
-
-async def bare_async(query: str, page: int) -> str:
-    """The same, to be awaited."""
-    return "found"
-
-
-def failing(query: str, page: int) -> str:
-    """What opens a breaker."""
-    raise ConnectionError
-
-
-async def failing_async(query: str, page: int) -> str:
-    """The same, to be awaited."""
-    raise ConnectionError
-
-
-def timed(call: Callable[[int], Any]) -> Timed:
-    """Seconds for n calls, the loop's own time included for all alike."""
-
-    def run(n: int) -> float:
-        began = time.perf_counter()
-        for k in range(n):
-            call(k)
-        return time.perf_counter() - began
-
-    return run
-
-
-def timed_async(call: Callable[[int], Awaitable[Any]]) -> Timed:
-    """The same for awaited calls, in one event loop."""
-
-    async def loop(n: int) -> float:
-        began = time.perf_counter()
-        for k in range(n):
-            await call(k)
-        return time.perf_counter() - began
-
-    return lambda n: asyncio.run(loop(n))
-
-
-def swallowed(call: Callable[..., Any], kind: type[BaseException]) -> Callable[[int], None]:
-    """A rejected call, as its caller meets it: raised and caught."""
-
-    def rejected(k: int) -> None:
-        try:  # noqa: SIM105 what a caller would write
-            call("acme", k)
-        except kind:
-            pass
-
-    return rejected
-
-
-def swallowed_async(call: Callable[..., Awaitable[Any]], kind: type[BaseException]) -> Callable[[int], Awaitable[None]]:
-    """The same, awaited."""
-
-    async def rejected(k: int) -> None:
-        try:  # noqa: SIM105 what a caller would write
-            await call("acme", k)
-        except kind:
-            pass
-
-    return rejected
 
 
 # -- by hand
@@ -152,64 +92,6 @@ async def _await_bare(k: int) -> str:
     return await bare_async("acme", k)
 
 
-# -- others, where they are installed
-
-
-def circuitbreaker() -> dict[str, Timed]:
-    """The decorator, sync and async."""
-    library = importlib.import_module("circuitbreaker")
-    closed = library.circuit(failure_threshold=5, recovery_timeout=3600, name="c")(bare)
-    closed_async = library.circuit(failure_threshold=5, recovery_timeout=3600, name="ca")(bare_async)
-    opened = library.circuit(failure_threshold=5, recovery_timeout=3600, name="o")(failing)
-    opened_async = library.circuit(failure_threshold=5, recovery_timeout=3600, name="oa")(failing_async)
-    for k in range(5):
-        swallowed(opened, ConnectionError)(k)
-    asyncio.run(_each(swallowed_async(opened_async, ConnectionError), 5))
-    return {
-        "closed": timed(lambda k: closed("acme", k)),
-        "closed async": timed_async(lambda k: closed_async("acme", k)),
-        "rejected": timed(swallowed(opened, library.CircuitBreakerError)),
-        "rejected async": timed_async(swallowed_async(opened_async, library.CircuitBreakerError)),
-    }
-
-
-def purgatory() -> dict[str, Timed]:
-    """The factories of both kinds, in memory."""
-    library = importlib.import_module("purgatory")
-    failed = importlib.import_module("purgatory.domain.model").OpenedState
-    sync = library.SyncCircuitBreakerFactory(default_threshold=5, default_ttl=3600)
-    loose = library.AsyncCircuitBreakerFactory(default_threshold=5, default_ttl=3600)
-    closed, opened = sync("c")(bare), sync("o")(failing)
-    closed_async, opened_async = loose("c")(bare_async), loose("o")(failing_async)
-    for k in range(5):
-        swallowed(opened, ConnectionError)(k)
-    asyncio.run(_each(swallowed_async(opened_async, ConnectionError), 5))
-    return {
-        "closed": timed(lambda k: closed("acme", k)),
-        "closed async": timed_async(lambda k: closed_async("acme", k)),
-        "rejected": timed(swallowed(opened, failed)),
-        "rejected async": timed_async(swallowed_async(opened_async, failed)),
-    }
-
-
-def pybreaker() -> dict[str, Timed]:
-    """Sync only: its async calls need Tornado."""
-    library = importlib.import_module("pybreaker")
-    closed = library.CircuitBreaker(fail_max=5, reset_timeout=3600)
-    opened = library.CircuitBreaker(fail_max=5, reset_timeout=3600)
-    for k in range(5):
-        swallowed(
-            lambda query, page: opened.call(failing, query, page), (ConnectionError, library.CircuitBreakerError)
-        )(k)
-    rejected = swallowed(lambda query, page: opened.call(failing, query, page), library.CircuitBreakerError)
-    return {"closed": timed(lambda k: closed.call(bare, "acme", k)), "rejected": timed(rejected)}
-
-
-async def _each(call: Callable[[int], Awaitable[Any]], n: int) -> None:
-    for k in range(n):
-        await call(k)
-
-
 # -- ours
 
 
@@ -241,6 +123,21 @@ def recloser(hashing: bool) -> dict[str, Timed]:
     }
 
 
+LIMITED_SHARE = 20
+"""A call with a time limit of its own is slow enough to be asked for a share of the calls."""
+
+
+def limited(calls: int, rounds: int) -> dict[str, float]:
+    """Nanoseconds a call with a time limit of its own: a thread where it is sync, `asyncio.timeout` where it is not."""
+    run, n = _client(False).run(), max(100, calls // LIMITED_SHARE)
+    run.step()
+    ways = {
+        "sync": timed(lambda k: run.call("search", READY, bare, call_timeout=30.0)),
+        "async": timed_async(lambda k: run.acall("search", READY, bare_async, call_timeout=30.0)),
+    }
+    return {way: min(each(n) for _ in range(rounds)) / n * 1e9 for way, each in ways.items()}
+
+
 def _client(hashing: bool) -> Client:
     return Client(NOBODY, KEY, cache_dir=False, bootstrap=None if hashing else without_hashing())
 
@@ -264,12 +161,8 @@ Figures = dict[str, dict[str, float]]
 
 def contenders() -> tuple[dict[str, dict[str, Timed]], list[str]]:
     """Everything that can be measured here, and what is missing."""
-    found, missing = by_hand(), []
-    for name, make in (("circuitbreaker", circuitbreaker), ("purgatory", purgatory), ("pybreaker", pybreaker)):
-        try:
-            found[name] = make()
-        except ModuleNotFoundError as problem:
-            missing.append(f"{name} ({problem.name} is not installed)")
+    others, missing = sdk_others.found()
+    found = by_hand() | others
     found["recloser"] = recloser(hashing=False)
     found["recloser, hashing"] = recloser(hashing=True)
     return found, missing
@@ -348,6 +241,8 @@ def main() -> None:
         print(f"not measured: {name}")
     if "circuitbreaker" in figures:
         print_ratios(figures)
+    dear = limited(args.calls, args.rounds)
+    print(f"with a time limit of its own: sync {dear['sync']:,.0f} ns (a thread a call), async {dear['async']:,.0f} ns")
     if args.memory_calls:
         off, on = growth(args.memory_calls, False), growth(args.memory_calls, True)
         print(f"memory blocks left by {args.memory_calls:,} further calls: {off:+,}, hashing {on:+,}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from recloser.calls import CO_COROUTINE
 from recloser.config_sync import CircuitView, DependencyRule, Snapshot, ToolRule
 from recloser.core.circuit import effective_of
 from recloser.core.types import Delivery, Mode, Outcome, Scope, SideEffectClass, Signal
@@ -39,6 +40,7 @@ class Tap:
     __slots__ = (
         "answer",
         "attempts",
+        "awaits",
         "flat",
         "hashes",
         "live",
@@ -74,6 +76,17 @@ class Tap:
         self.outcome = Outcome.OK if answer is None else Outcome.REJECTED
         self.attempts = 1 if answer is None else 0
         self.live = True
+        self.awaits: object = self
+
+    def can_await(self, fn: Any) -> bool:
+        """Is it a coroutine function? The one that is asked about last is remembered in `awaits`."""
+        try:
+            direct = bool(fn.__code__.co_flags & CO_COROUTINE)
+        except Exception:
+            return False
+        if direct:
+            self.awaits = fn
+        return direct
 
 
 def obstacle(

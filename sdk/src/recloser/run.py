@@ -24,7 +24,7 @@ from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from recloser import calls, classify, notices
-from recloser.calls import CO_COROUTINE, CallTimeout
+from recloser.calls import CallTimeout
 from recloser.classify import FLAT, Classifier, Reading
 from recloser.config_sync import Config, Snapshot, ToolRule
 from recloser.core.budget import Baseline, Reservation, Spend
@@ -338,41 +338,33 @@ class Run:
         `timeout`. A cancellation is recorded as `cancelled`, and goes on. Calls awaited together in one step are one
         observation for a streak.
         """
-        tap, direct = None, 0
         try:
-            tap = self._taps[name]
-            direct = fn.__code__.co_flags & CO_COROUTINE  # type: ignore[union-attr]
-        except Exception:
+            tap: Tap | None = self._taps[name]
+        except Exception:  # no short way, or not even a name
             tap = None
         if (
             tap is None
             or tap.pulse is not self._pulse.now
-            or not direct
+            or (tap.awaits is not fn and not tap.can_await(fn))
             or call_timeout is not None
             or classify is not None
         ):
             return await self._guarded_acall(name, args, fn, call_timeout, idempotency_key, classify)
-        assert fn is not None
-        step, key = self._step, None
         if not tap.plain:
             if tap.answer is not None:
                 return self._answered_again(tap, tap.answer)
-            key, refusal = self._compare(tap, args, step, idempotency_key)
-            if refusal is not None:
-                return refusal
-        began = monotonic()
+            return await self._compared_acall(tap, args, fn, idempotency_key)
+        step, began = self._step, monotonic()
         try:
-            result = await (fn(**args) if type(args) is dict else calls.invoke(fn, args))
+            result = await (fn(**args) if type(args) is dict else calls.invoke(fn, args))  # type: ignore[misc,arg-type]
         except BaseException as problem:
-            answer = self._raised(_late(tap, step, began, key), problem)
+            answer = self._raised(_late(tap, step, began, None), problem)
             if answer is None:
                 raise
             return answer
         ended = monotonic()
         if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
-            return self._returned(_late(tap, step, began, key), result, ended, None)
-        if not tap.plain:
-            return self._compared(tap, step, key, began, result, ended)
+            return self._returned(_late(tap, step, began, None), result, ended, None)
         seen = self._seen
         seen.append((tap, step, began, ended))
         if len(seen) > FOLD_AT:
@@ -773,6 +765,24 @@ class Run:
         except Exception:
             log.exception("recloser: a finished call could not be counted")
         return result
+
+    async def _compared_acall(self, tap: Tap, args: Any, fn: Any, idempotency_key: str | None) -> Any:
+        step = self._step
+        key, refusal = self._compare(tap, args, step, idempotency_key)
+        if refusal is not None:
+            return refusal
+        began = monotonic()
+        try:
+            result = await (fn(**args) if type(args) is dict else calls.invoke(fn, args))
+        except BaseException as problem:
+            answer = self._raised(_late(tap, step, began, key), problem)
+            if answer is None:
+                raise
+            return answer
+        ended = monotonic()
+        if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
+            return self._returned(_late(tap, step, began, key), result, ended, None)
+        return self._compared(tap, step, key, began, result, ended)
 
     def _compare(
         self, tap: Tap, args: Any, step: int | None, idempotency_key: str | None
