@@ -12,7 +12,7 @@ from django.test import Client as Browser
 
 from controlplane import clock
 from controlplane.models import AlertChannel, AlertDelivery, AuditEntry, Probe, ProbeTest, Transition
-from controlplane.services import alerts, egress, probes
+from controlplane.services import alerts, egress, policies, probes
 from controlplane.services.errors import Refused
 from tests.dashboard import stage
 
@@ -97,3 +97,15 @@ def test_no_probe_no_try_out_and_no_webhook_leads_inside_and_all_are_refused_in_
 
     assert len(said) == 1
     assert not Probe.objects.exists() and not ProbeTest.objects.exists() and not AlertChannel.objects.exists()
+
+
+@pytest.mark.case("G01")
+def test_only_an_explicit_never_open_exempts_a_tool_and_its_page_says_so(cast, page):
+    """Neither tool has a fallback; what a run then does is proved in sdk/tests."""
+    policies.publish(
+        environment=cast.prod, level="tool", tool=cast.tools["web_search"], values={"never_open": True},
+        reason="the last resort", actor="petra", approved_by="ada", now=clock.now(),
+    )  # fmt: skip
+
+    assert "never withdrawn" in page(cast.ann, "/tools/prod/web_search/")
+    assert "never withdrawn" not in page(cast.ann, "/tools/prod/db_lookup/")

@@ -83,6 +83,7 @@ async def _crowd(port, token):
     return ears
 
 
+@pytest.mark.case("C04")
 def test_two_thousand_that_come_at_once_all_hear_the_change_and_the_end_and_all_come_back(
     servers, key, dependency, many_files
 ):
