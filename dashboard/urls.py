@@ -49,6 +49,7 @@ urlpatterns = [
     path("tools/", tools.tools, name="tools"),
     path(f"{_TOOL}/", tools.tool, name="tool"),
     path(f"{_TOOL}/edit/", tools.edit_tool, name="edit-tool"),
+    path(f"{_TOOL}/confirm/", tools.confirm_class, name="confirm-class"),
     path(f"{_TOOL}/remove/", tools.remove_tool, name="remove-tool"),
     path(f"{_TOOL}/policy/", policy.tool_policy, name="tool-policy"),
     path("reviews/", reviews.waiting, name="reviews"),

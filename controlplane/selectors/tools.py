@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Prefetch, QuerySet, Sum
+from recloser.core.effects import Claim, of_name
 from recloser.core.policy import Resolved, RunPolicy
+from recloser.core.types import SideEffectClass
 
 from controlplane.delivery import resolve
 from controlplane.evidence.outcomes import failed
@@ -40,6 +42,13 @@ class ToolRow:
     def waits(self) -> bool:
         """Whether it waits for a person: its class was not confirmed, or nobody has decided."""
         return not self.tool.class_confirmed
+
+    @property
+    def proposal(self) -> Claim | None:
+        """The class that the name suggests, for a person to confirm; None once one is, or where it says nothing."""
+        suggested = of_name(self.tool.name)
+        waits = self.waits and suggested.side_effect is not SideEffectClass.UNKNOWN
+        return suggested if waits else None
 
 
 def tools(environment: Environment) -> list[ToolRow]:

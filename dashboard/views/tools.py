@@ -134,6 +134,37 @@ def edit_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse
     return sheets.handle(request, here, sheet, form, act)
 
 
+class ClassForm(forms.Form):
+    """The class that a person takes over from the proposal."""
+
+    side_effect = forms.ChoiceField(
+        choices=[(each.value, each.value) for each in SideEffectClass], widget=forms.HiddenInput
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(EDIT_POLICY)
+def confirm_class(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
+    """Confirm the class that the name suggests, by one button; the class alone changes."""
+    here = places.named(environment)
+    found = find(here, tool)
+    suggested = found.proposal.side_effect.value if found.proposal else found.tool.side_effect
+    sheet = Sheet(
+        title=f"{found.tool.name} is {words.CLASSES[suggested]}",
+        consequence="Agents hear of it at once, and handle it by this class from then on.",
+        button="Confirm",
+        back=reverse("dashboard:tool", args=[here.slug, found.tool.name]),
+        section="tools",
+    )
+    form = ClassForm(request.POST or None, initial={"side_effect": suggested})
+
+    def act(data: dict[str, Any]) -> str:
+        catalogue.edit_tool(tool=found.tool, changes=data, actor=actor(request))
+        return f"{found.tool.name} is {words.CLASSES[data['side_effect']]}."
+
+    return sheets.handle(request, here, sheet, form, act)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(EDIT_POLICY)
 def remove_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse:

@@ -47,6 +47,52 @@ def test_a_discovered_tool_is_confirmed_with_owner_and_dependencies(cast, discov
     assert AuditEntry.objects.get().action == "edit_tool"
 
 
+def named(cast, name):
+    return Tool.objects.create(environment=cast.prod, name=name, created_at=NOON, discovered_by=cast.support_key)
+
+
+def test_a_discovered_tool_shows_what_its_name_suggests_and_one_button_confirms_it(cast, as_):
+    row = named(cast, "delete_invoice")
+    row.dependencies.add(cast.payments)
+
+    page = as_(cast.petra).get(to("tool", row.name)).content.decode()
+    as_(cast.petra).post(to("confirm-class", row.name), {"token": uuid.uuid4(), "side_effect": "destructive"})
+
+    assert "Its name suggests: destructive" in page and "the word delete" in page
+    row.refresh_from_db()
+    assert (row.side_effect, row.class_confirmed) == ("destructive", True)
+    assert row.dependencies.get() == cast.payments, "nothing else changes"
+    assert AuditEntry.objects.get().action == "edit_tool"
+    assert "Its name suggests" not in as_(cast.petra).get(to("tool", row.name)).content.decode()
+
+
+def test_a_name_that_says_nothing_proposes_nothing(cast, discovered, as_):
+    row = named(cast, "frobnicate")
+
+    assert "Its name suggests" not in as_(cast.petra).get(to("tool", row.name)).content.decode()
+    assert "Its name suggests" not in as_(cast.petra).get(to("tool", discovered.name)).content.decode()
+
+
+def test_a_proposal_changes_nothing_by_itself_and_who_may_not_edit_cannot_confirm_it(cast, as_):
+    row = named(cast, "get_invoice")
+
+    page = as_(cast.ann).get(to("tool", row.name)).content.decode()
+    answer = as_(cast.ann).post(to("confirm-class", row.name), {"side_effect": "read_only"})
+
+    assert "Its name suggests: read only" in page and "Confirm: " not in page
+    assert answer.status_code == 403
+    row.refresh_from_db()
+    assert (row.side_effect, row.class_confirmed) == ("unknown", False)
+
+
+def test_a_class_that_there_is_not_is_not_confirmed(cast, as_):
+    row = named(cast, "get_invoice")
+
+    assert as_(cast.petra).post(to("confirm-class", row.name), {"side_effect": "harmless"}).status_code == 422
+    row.refresh_from_db()
+    assert not row.class_confirmed
+
+
 def test_a_misspelt_dependency_says_what_was_meant(cast, discovered, as_):
     answer = as_(cast.petra).post(to("edit-tool", discovered.name), edit(dependencies="crm-bd"))
 
