@@ -86,6 +86,7 @@ class Scheduler:
             Chore("judge by rows", 10.0),
             Chore("roll up", 10.0),
             Chore("add up runs", 60.0),
+            Chore("baselines", 900.0),
             Chore("drop partitions", 3600.0),
             Chore("prune", 3600.0),
         )

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 from django.db import connection
+from recloser.core.budget import HEALTHY_RUNS
 from recloser.core.policy import CircuitPolicy, RunPolicy, to_wire
 
 from controlplane import clock
 from controlplane.delivery import resolve, versions
-from controlplane.models import Agent, Dependency, Tool
+from controlplane.models import Agent, Baseline, Dependency, Tool
 
 FORMAT = 1
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -140,7 +141,7 @@ def config(environment_id: int, agent_id: int) -> Document:
     agent = Agent.objects.select_related("environment").get(pk=agent_id, environment_id=environment_id)
     after = versions.of(environment_id)
     for _ in range(3):
-        before, content = after, _config(environment_id)
+        before, content = after, _config(environment_id, agent_id)
         after = versions.of(environment_id)
         if after == before:
             break
@@ -155,7 +156,7 @@ def _packed(content: Mapping[str, Any], version: versions.Versions) -> Document:
     return Document(body=body, gzipped=gzip.compress(body, 6), etag=etag)
 
 
-def _config(environment_id: int) -> dict[str, Any]:
+def _config(environment_id: int, agent_id: int) -> dict[str, Any]:
     layers = resolve.published(environment_id)
     dependencies = Dependency.objects.filter(environment_id=environment_id).prefetch_related("tools")
     tools = Tool.objects.filter(environment_id=environment_id).prefetch_related("dependencies")
@@ -167,6 +168,15 @@ def _config(environment_id: int) -> dict[str, Any]:
         "tools": _tools(tools, layers, run_policies),
         "circuit_policies": circuit_policies.wire(),
         "run_policies": run_policies.wire(),
+        "baselines": _baselines(agent_id),
+    }
+
+
+def _baselines(agent_id: int) -> dict[str, dict[str, float | None]]:
+    """By kind of task; one of too few runs is not told at all."""
+    return {
+        row.task_kind: {"tokens_per_step": row.tokens_per_step, "cost_per_step": row.cost_per_step}
+        for row in Baseline.objects.filter(agent=agent_id, runs__gte=HEALTHY_RUNS)
     }
 
 

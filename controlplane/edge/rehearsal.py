@@ -47,6 +47,15 @@ class Policy(msgspec.Struct, forbid_unknown_fields=True):
     owner: str | None = None
 
 
+class Healthy(msgspec.Struct, forbid_unknown_fields=True):
+    """What a step of a healthy run costs."""
+
+    kind: str
+    runs: int
+    tokens_per_step: float | None = None
+    cost_per_step: float | None = None
+
+
 class Clock(msgspec.Struct, forbid_unknown_fields=True):
     """Either the moment that time has come to, or how far the wall clock jumps."""
 
@@ -135,6 +144,11 @@ def _policy(environment_id: int, asked: Policy) -> dict[str, Any]:
     return {}
 
 
+def _baseline(environment_id: int, asked: Healthy) -> dict[str, Any]:
+    rehearsal.set_baseline(environment_id=environment_id, **msgspec.structs.asdict(asked))
+    return {}
+
+
 def _clock(environment_id: int, asked: Clock) -> dict[str, Any]:
     if asked.to is not None:
         rehearsal.move_to(at=_instant(asked.to))
@@ -179,6 +193,7 @@ _ROUTES: dict[str, tuple[type[msgspec.Struct], _Act]] = {
     "end": (_Nothing, _end),
     "names": (Names, _names),
     "policy": (Policy, _policy),
+    "baseline": (Healthy, _baseline),
     "clock": (Clock, _clock),
     "probe": (Probe, _probe),
     "operate": (Order, _operate),

@@ -3,6 +3,7 @@
 from controlplane.models.access import Agent, AgentKey, Environment, Session, User, Worker
 from controlplane.models.alert import AlertCause, AlertChannel, AlertDelivery
 from controlplane.models.audit import AuditAnchor, AuditEntry
+from controlplane.models.baseline import Baseline
 from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition, Trip
 from controlplane.models.observation import Observation
 from controlplane.models.policy import PolicyRevision
@@ -23,6 +24,7 @@ __all__ = [
     "AllowedNetwork",
     "AuditAnchor",
     "AuditEntry",
+    "Baseline",
     "Circuit",
     "Dependency",
     "DocumentVersion",

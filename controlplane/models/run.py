@@ -42,6 +42,11 @@ class Run(models.Model):
             models.Index(fields=["environment", "-started_at"], name="run_degraded", condition=models.Q(degraded=True)),
             models.Index(fields=["reported_at"], name="run_running", condition=models.Q(status="running")),
             models.Index(fields=["reported_at"], name="run_reported"),
+            models.Index(
+                fields=["agent", "task_kind", "-started_at"],
+                name="run_healthy",
+                condition=models.Q(status="finished", degraded=False),
+            ),
             models.Index(fields=["handover_told_at"], name="run_handed_over", condition=~models.Q(handover="")),
         ]
 

@@ -10,9 +10,10 @@ from uuid import UUID
 
 from django.db import connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from recloser.core.budget import HEALTHY_RUNS
 from recloser.core.types import Scope
 
-from controlplane.models import Environment, Outage, Run, StepLog, Tool, Transition, Trip
+from controlplane.models import Baseline, Environment, Outage, Run, StepLog, Tool, Transition, Trip
 
 PAGE = 50
 KIN = 200
@@ -143,6 +144,19 @@ class RunPage:
     trips: list[Trip]
     kin: list[Kin]
     """The whole family, the eldest first; empty for a run on its own."""
+    baseline: Baseline | None = None
+    """What healthy runs of its kind spend a step, so far as they have been looked through."""
+
+    @property
+    def spend_per_step(self) -> tuple[float, float]:
+        """Tokens and cost."""
+        return self.run.tokens / max(self.run.steps, 1), self.run.cost / max(self.run.steps, 1)
+
+    @property
+    def baseline_wants(self) -> int:
+        """How many healthy runs are still missing before there is something to compare with."""
+        seen = self.baseline.runs if self.baseline else 0
+        return max(HEALTHY_RUNS - seen, 0)
 
     @property
     def below(self) -> list[Run]:
@@ -179,7 +193,8 @@ def page(run_id: UUID) -> RunPage | None:
         Trip.objects.filter(run=run.pk, environment=run.environment).select_related("tool", "dependency").order_by("at")
     )
     lines = [line for line in log.lines if isinstance(line, dict)] if log else []
-    return RunPage(run, _steps(run, lines, trips), log is not None, trips, family(run))
+    baseline = Baseline.objects.filter(agent=run.agent_id, task_kind=run.task_kind).first() if run.task_kind else None
+    return RunPage(run, _steps(run, lines, trips), log is not None, trips, family(run), baseline)
 
 
 def _steps(run: Run, lines: list[dict[str, Any]], trips: Iterable[Trip]) -> list[Step]:

@@ -22,6 +22,7 @@ from controlplane.models import (
     Agent,
     AlertChannel,
     AlertDelivery,
+    Baseline,
     Dependency,
     Environment,
     PolicyRevision,
@@ -107,6 +108,19 @@ def set_policy(*, environment_id: int, level: str, values: Mapping[str, Any], ow
         environment=environment, level=level, values=values, reason=REASON, actor=ACTOR, approved_by="the case",
         now=now, **places,
     )  # fmt: skip
+
+
+@transaction.atomic
+def set_baseline(
+    *, environment_id: int, kind: str, runs: int, tokens_per_step: float | None, cost_per_step: float | None
+) -> None:
+    """Say what a healthy run of this kind of task costs, as if so many had been looked through."""
+    agent = Agent.objects.get(environment=environment_id, slug=ACTOR)
+    Baseline.objects.create(
+        environment_id=environment_id, agent=agent, task_kind=kind, runs=runs, tokens_per_step=tokens_per_step,
+        cost_per_step=cost_per_step, looked_at=clock.now(),
+    )  # fmt: skip
+    versions.bump_config(environment_id)
 
 
 def move_to(*, at: datetime) -> None:

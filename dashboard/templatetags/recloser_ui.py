@@ -160,6 +160,12 @@ def grouped(value: Any) -> str:
 
 
 @register.filter
+def per_step(value: float) -> str:
+    """An amount of tokens that is no whole number."""
+    return grouped(round(value))
+
+
+@register.filter
 def listed(given: Any) -> str:
     """`a, b and 4 more`."""
     return words.names([clip(each) for each in given])

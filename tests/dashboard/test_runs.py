@@ -10,7 +10,7 @@ import pytest
 from django.urls import reverse
 from recloser.core.types import Cause, Mode, State
 
-from controlplane.models import Trip
+from controlplane.models import Baseline, Run, Trip
 from controlplane.selectors import runs as selector
 from tests.conftest import NOON
 from tests.dashboard import stage
@@ -335,7 +335,7 @@ def test_a_run_page_costs_a_bounded_number_of_queries(cast, as_, django_assert_n
         stage.degraded(cast.research, NOON, parent=run.pk)
     client = as_(cast.ann)
 
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         client.get(reverse("dashboard:run", args=[run.pk]))
 
 
@@ -382,3 +382,22 @@ def test_what_a_run_passed_on_is_on_its_page(cast, as_, handover, said):
 
     assert said in page
     assert "ended: no way on" in page
+
+
+def test_a_run_is_held_against_healthy_runs_of_its_kind_once_there_are_thirty(cast, as_):
+    client = as_(cast.ann)
+    run = stage.run(cast.research, NOON, steps=10, tokens=52_000, cost=0.4)
+
+    def said():
+        return " ".join(client.get(reverse("dashboard:run", args=[run.pk])).content.decode().split())
+
+    assert "A step took 5 200 tokens and cost 0.0400." in said()
+    assert "Not compared yet: that takes 30 more healthy runs of this kind." in said()
+    known = Baseline.objects.create(
+        environment=cast.prod, agent=cast.research, task_kind="brief", runs=29, tokens_per_step=1300.0, looked_at=NOON
+    )
+    assert "that takes 1 more healthy run of this kind" in said()
+    Baseline.objects.filter(pk=known.pk).update(runs=200)
+    assert "In healthy runs of this kind: 1 300 tokens." in said()
+    Run.objects.filter(pk=run.pk).update(task_kind="")
+    assert "it is compared with no other run" in said()

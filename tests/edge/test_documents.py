@@ -239,8 +239,8 @@ def test_a_crowd_that_bears_one_key_costs_one_look_at_it(edge, agent, monkeypatc
 def test_a_config_that_is_published_under_its_reader_never_has_a_version_beyond_its_content(agent, prod, monkeypatch):
     real = documents._config
 
-    def restless(environment_id):
-        content = real(environment_id)
+    def restless(environment_id, agent_id):
+        content = real(environment_id, agent_id)
         with transaction.atomic():
             versions.bump_config(environment_id)
         return content

@@ -7,7 +7,18 @@ import structlog
 from celery import shared_task
 
 from controlplane import clock
-from controlplane.services import alert_causes, alerts, circuits, overrides, partitions, probes, rollups, runs, system
+from controlplane.services import (
+    alert_causes,
+    alerts,
+    baselines,
+    circuits,
+    overrides,
+    partitions,
+    probes,
+    rollups,
+    runs,
+    system,
+)
 from workers import database
 
 log = structlog.get_logger(__name__)
@@ -20,6 +31,7 @@ PRUNES = (
     alert_causes.prune_causes,
     overrides.prune_tokens,
     runs.prune_runs,
+    baselines.prune,
     runs.prune_step_logs,
 )
 
@@ -34,6 +46,7 @@ CHORES: dict[str, Callable[[datetime], object]] = {
     "roll up": lambda now: rollups.roll_up(),
     "add up runs": lambda now: runs.add_up_hours(now=now),
     "drop partitions": lambda now: partitions.drop_old(now=now),
+    "baselines": lambda now: baselines.refresh(now=now),
     "prune": _prune,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -59,6 +60,7 @@ def _conformance(args: argparse.Namespace) -> int:
 def _stage(args: argparse.Namespace) -> conformance.Stage | None:
     if args.url is None:
         return None
+    logging.getLogger("recloser").setLevel(logging.ERROR)  # the runs of a case lose their tools on purpose
     return conformance_wire.stage(args.url, args.key or os.environ.get("RECLOSER_KEY", ""))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from recloser.core.budget import Baseline
+from recloser.core.budget import HEALTHY_RUNS, Baseline
 from recloser.core.circuit import EffectiveState, effective
 from recloser.core.policy import CircuitPolicy, RunPolicy, from_wire, resolve_circuit, resolve_run, to_wire
 from recloser.core.types import Delivery, Mode, SideEffectClass, Signal, State
@@ -411,8 +411,9 @@ def parse_config(document: Any, environment: str | None = None) -> Config:
 
 
 def _baseline(given: Any) -> Baseline:
+    """Of as many runs as it takes: the control plane tells no other."""
     rates = (given.get(name) for name in ("tokens_per_step", "cost_per_step"))
-    return Baseline(int(given["runs"]), *(None if rate is None else _positive(rate) for rate in rates))
+    return Baseline(HEALTHY_RUNS, *(None if rate is None else _positive(rate) for rate in rates))
 
 
 def _positive(rate: Any) -> float:

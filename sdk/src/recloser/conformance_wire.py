@@ -7,6 +7,7 @@ withdrawals are told by run reports, and both ends must agree.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,8 @@ TELLS_EVERY_S = 50.0
 """A session with nothing to tell sends an empty batch: after a minute of silence it would be taken for dead."""
 PATIENCE_S = 15.0
 LOOKS_EVERY_S = 0.01
+KIND = "rehearsal"
+"""The kind of task of every run of a case."""
 
 
 def stage(url: str, key: str) -> Stage:
@@ -370,6 +373,9 @@ class WireRunCase(RunCase):
             values = {**own, "casefold_args": self._folded_of(tool)}
             self.rehearsal.ask("policy", level="tool", owner=tool, values=values)
 
+        if self.baseline is not None:
+            self.rehearsal.ask("baseline", kind=KIND, **dataclasses.asdict(self.baseline))
+
     def _folded_of(self, tool: str) -> list[str]:
         if not self.fold_all:
             return list(self.folded)
@@ -379,7 +385,7 @@ class WireRunCase(RunCase):
     def _run(self, named: Mapping[str, Any]) -> Run:
         name = named.get("run", self.first_run)
         if name not in self._runs:
-            run = self._runs[name] = self._client(named.get("worker", "")).run()
+            run = self._runs[name] = self._client(named.get("worker", "")).run(KIND)
             run.tools(_array(self._tools))
         return self._runs[name]
 
