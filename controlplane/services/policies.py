@@ -65,8 +65,15 @@ def publish(
 
 
 @audit.refusals("roll_back_policy", target=lambda given: target_of(given["revision"]))
+@transaction.atomic
 def roll_back(*, revision: PolicyRevision, reason: str, actor: str, now: datetime) -> PolicyRevision:
-    """Put an earlier revision's values in force again, as a new revision; what needs a second person is refused."""
+    """Put an earlier revision's values in force again, as a new revision; what needs a second person is refused.
+
+    Where they are in force already nothing is done.
+    """
+    lock(revision.environment)
+    if (now_set := in_force(revision)) and now_set.content_hash == revision.content_hash:
+        return now_set
     return publish(
         environment=revision.environment, **place_of(revision), values=revision.values, reason=reason, actor=actor,
         now=now,

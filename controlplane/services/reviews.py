@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from controlplane.models import Dependency, Environment, PolicyRevision, Tool
 from controlplane.services import audit, loosening, policies
@@ -39,7 +40,8 @@ def propose(
     draft: bool = False,
     base: int | None = None,
 ) -> PolicyRevision:
-    """Send one layer's values for review, or keep them as a draft; nothing is in force by it.
+    """Send one layer's values for review, or keep them as a draft; nothing is in force by it. Sent again, the same
+    change is not asked for twice.
 
     `base` is the number that the author saw in force, where that matters. Raises Refused as publishing does.
     """
@@ -50,6 +52,8 @@ def propose(
     revision = policies.new_revision(environment, place, values, reason, actor, now)
     if base is not None and base != _number_in_force(revision):
         raise _moved(revision)
+    if not draft and (same := _asked_before(revision)):
+        return same
     revision.save(force_insert=True)
     policies.record(
         "draft_policy" if draft else "propose_policy", revision, actor, reason=reason, detail=_told(revision)
@@ -96,7 +100,9 @@ def submit(*, revision: PolicyRevision, actor: str, now: datetime) -> PolicyRevi
 def approve(
     *, revision: PolicyRevision, content_hash: str, actor: str, now: datetime, reason: str = ""
 ) -> PolicyRevision:
-    """Put it in force as a second person who may; the hash says which content was looked at."""
+    """Put it in force as a second person who may; the hash says which content was looked at. A repeat does nothing."""
+    if (done := _decided_so(revision, Status.PUBLISHED, actor)) and done.content_hash == content_hash:
+        return done
     row = _locked(revision, Status.IN_REVIEW)
     _demand_another(row, actor, "nobody approves a change of their own", "ask somebody else who may edit policies")
     _demand_same(row, content_hash)
@@ -114,7 +120,9 @@ def approve(
 @audit.refusals("reject_policy", target=_target)
 @transaction.atomic
 def reject(*, revision: PolicyRevision, reason: str, actor: str, now: datetime) -> PolicyRevision:
-    """Turn it down, and say why; nothing changes."""
+    """Turn it down, and say why; nothing changes, and a repeat does nothing."""
+    if done := _decided_so(revision, Status.REJECTED, actor):
+        return done
     row = _locked(revision, Status.IN_REVIEW)
     _demand_another(row, actor, "this is your own change", "withdraw it instead")
     if not reason.strip():
@@ -125,10 +133,31 @@ def reject(*, revision: PolicyRevision, reason: str, actor: str, now: datetime) 
 @audit.refusals("withdraw_policy", target=_target)
 @transaction.atomic
 def withdraw(*, revision: PolicyRevision, actor: str, now: datetime, reason: str = "") -> PolicyRevision:
-    """Take one's own change back before anybody decided; nothing changes."""
+    """Take one's own change back before anybody decided; nothing changes, and a repeat does nothing."""
+    if done := _decided_so(revision, Status.WITHDRAWN, actor):
+        return done
     row = _locked(revision, Status.DRAFT, Status.IN_REVIEW)
     _demand_author(row, actor)
     return _ended(row, Status.WITHDRAWN, "withdraw_policy", actor, reason, now)
+
+
+def _asked_before(revision: PolicyRevision) -> PolicyRevision | None:
+    """The same change of the same person that waits already over the same base."""
+    place = policies.place_of(revision) | {"environment": revision.environment, "status": Status.IN_REVIEW}
+    return PolicyRevision.objects.filter(
+        **place, created_by=revision.created_by, content_hash=revision.content_hash, reason=revision.reason,
+        base=_number_in_force(revision),
+    ).first()  # fmt: skip
+
+
+def _decided_so(revision: PolicyRevision, status: PolicyRevision.Status, actor: str) -> PolicyRevision | None:
+    """The row, if this actor has decided it so before."""
+    policies.lock(revision.environment)
+    return _rows().filter(pk=revision.pk, status=status, decided_by=actor).first()
+
+
+def _rows() -> QuerySet[PolicyRevision]:
+    return PolicyRevision.objects.select_related("environment", "dependency", "tool")
 
 
 def _ended(
@@ -158,7 +187,7 @@ def _decide(row: PolicyRevision, actor: str, reason: str, now: datetime) -> None
 def _locked(revision: PolicyRevision, *among: PolicyRevision.Status) -> PolicyRevision:
     """The row as it stands, in one of these states; its environment's layers wait."""
     policies.lock(revision.environment)
-    row = PolicyRevision.objects.select_related("environment", "dependency", "tool").get(pk=revision.pk)
+    row = _rows().get(pk=revision.pk)
     if row.status not in among:
         how = f" by {row.decided_by}" if row.decided_by else ""
         message = f"this change is {row.status.replace('_', ' ')}{how}"

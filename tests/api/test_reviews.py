@@ -118,7 +118,7 @@ def test_a_base_that_moved_on_is_told(cast, as_):
 
 def test_a_rejected_or_withdrawn_change_is_decided_once(cast, as_):
     petra, ada = as_(cast.petra), as_(cast.ada)
-    first, second = proposed(petra), proposed(petra)
+    first, second = proposed(petra), proposed(petra, reason="another")
 
     rejected = ada.reject_review({"reason": "too many"}, **PROD, review=first.data["id"], if_match="*")
     withdrawn = petra.withdraw_review(**PROD, review=second.data["id"], if_match="*")

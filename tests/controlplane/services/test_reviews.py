@@ -136,6 +136,22 @@ def test_its_author_takes_it_back_and_nobody_else(proposed):
     refusal(lambda: approve(proposed), "not_waiting")
 
 
+def test_each_step_sent_again_does_nothing_more(cast, proposed):
+    assert propose(cast) == proposed
+    other = propose(cast, {"consecutive_failures": 5})
+    third = propose(cast, {"consecutive_failures": 6})
+    reject = {"revision": other, "reason": "too many", "actor": "ada", "now": clock.now()}
+    withdraw = {"revision": third, "actor": "petra", "now": clock.now()}
+    first = [approve(proposed), reviews.reject(**reject), reviews.withdraw(**withdraw)]
+    entries = AuditEntry.objects.count()
+
+    assert [approve(proposed), reviews.reject(**reject), reviews.withdraw(**withdraw)] == first
+    back = policies.roll_back(revision=proposed, reason="again", actor="petra", now=clock.now())
+
+    assert back == proposed and PolicyRevision.objects.count() == 3
+    assert AuditEntry.objects.count() == entries
+
+
 def test_a_draft_waits_for_its_author(cast):
     draft = propose(cast, draft=True)
     assert (draft.status, draft.base) == ("draft", None)
