@@ -14,9 +14,7 @@ VERSION = __version__
 
 DEBUG = env.bool("RECLOSER_DEBUG", False)
 TEST_CLOCK = env.bool("RECLOSER_TEST_CLOCK", False)
-"""For `recloser conformance --url`: the clock is moved by hand. Refused where it could do harm (recloser.E008)."""
-TEST_CLOCK_ANYWHERE = env.bool("RECLOSER_TEST_CLOCK_ANYWHERE", False)
-"""Rehearse though DEBUG is off and the database's name does not begin with `test`."""
+"""For `recloser conformance --url`: the clock is moved by hand. Only where the database's name begins with `test`."""
 SECRET_KEY = env.str("RECLOSER_SECRET_KEY", "")
 FIELD_KEYS: list[str] = env.list("RECLOSER_FIELD_KEYS", [])
 """Fernet keys for secrets at rest, newest first; older ones only decrypt."""
@@ -84,8 +82,17 @@ def _database(url: str) -> dict[str, object]:
         "PASSWORD": parts.password or "",
         "HOST": host,
         "PORT": parts.port or "",
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 8, "timeout": 5}, **query},
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 8, "timeout": 5}, **query, "options": _session(query)},
     }
+
+
+IDLE_IN_TRANSACTION_S = 30
+"""A process that stops in the middle of a transaction holds its locks no longer than this."""
+
+
+def _session(query: dict[str, str]) -> str:
+    """What every session of Postgres begins with; what the address itself says comes later, and wins."""
+    return f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s {query.get('options', '')}".strip()
 
 
 def _broker(url: str) -> str:

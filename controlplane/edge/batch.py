@@ -41,7 +41,7 @@ class Batches:
         _check_belongs(caller, batch)
         taken = await self._take(caller, batch)
         await self._follow(taken)
-        if (batch.trips or batch.runs) and not taken.repeat:
+        if (batch.trips or batch.runs or batch.overrides) and not taken.repeat:
             self._hub.happened(caller.environment_id)
         self._load.took(time.monotonic() - started)
         await answer(send, 200, msgspec.json.encode(self._answer(taken)))

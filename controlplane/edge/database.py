@@ -42,6 +42,6 @@ def _parameters() -> dict[str, Any]:
     own = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
     named = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     given = {name: settings[key] for name, key in named.items() if settings[key]}
-    limit = f"-c statement_timeout={STATEMENT_MS}"
-    session = {"options": limit, "connect_timeout": 3, "application_name": "recloser-edge"}
+    limits = f"{own.get('options', '')} -c statement_timeout={STATEMENT_MS}".strip()
+    session = {"options": limits, "connect_timeout": 3, "application_name": "recloser-edge"}
     return {**own, **given, **session, "autocommit": True, "row_factory": dict_row}

@@ -93,6 +93,7 @@ class Rehearsals:
     def __init__(self, threads: Threads, considering: Considering) -> None:
         self._threads = threads
         self._considering = considering
+        self._on_stage: int | None = None
 
     async def serve(self, caller: Caller, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         """One step of a case. It begins when all that was under way has ended, so that nothing is left to chance."""
@@ -100,17 +101,23 @@ class Rehearsals:
         if route is None:
             raise Problem(404, "not_found", "there is no such route", f"POST to one of {', '.join(_ROUTES)}")
         wanted, act = route
+        if act is not _begin and caller.environment_id != self._on_stage:
+            mend = "begin, and go on with the key that begin gives"
+            raise Problem(403, "not_on_stage", "the key is not of the environment that was begun last", mend)
         asked = _decoded(await body_of(receive, headers), wanted)
         await self._considering.quiet(ENOUGH_S)
         await answer(send, 200, msgspec.json.encode(await self._done(act, caller, asked)))
 
     async def _done(self, act: _Act, caller: Caller, asked: Any) -> Any:
         try:
-            return await self._threads.run(act, caller.environment_id, asked)
+            told = await self._threads.run(act, caller.environment_id, asked)
         except Refused as refused:
             raise Problem(422, refused.code, refused.message, refused.mend, field=refused.field) from None
         except ObjectDoesNotExist:
             raise Problem(422, "bad_field", "that name is unknown here", "set the names first") from None
+        if act is _begin:
+            self._on_stage = told.pop("id")
+        return told
 
 
 def _decoded(body: bytes, wanted: type[msgspec.Struct]) -> Any:
@@ -126,7 +133,8 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 def _begin(_: int, asked: _Nothing) -> dict[str, Any]:
     stage = rehearsal.begin()
-    return {"environment": stage.environment, "key": stage.key, "now": stage.now.timestamp()}
+    told = {"environment": stage.environment, "key": stage.key, "now": stage.now.timestamp()}
+    return {"id": stage.environment_id, **told}
 
 
 def _end(_: int, asked: _Nothing) -> dict[str, Any]:
@@ -151,7 +159,7 @@ def _baseline(environment_id: int, asked: Healthy) -> dict[str, Any]:
 
 def _clock(environment_id: int, asked: Clock) -> dict[str, Any]:
     if asked.to is not None:
-        rehearsal.move_to(at=_instant(asked.to))
+        rehearsal.move_to(environment_id=environment_id, at=_instant(asked.to))
     if asked.jump_s is not None:
         rehearsal.step(by_s=asked.jump_s)
     return {"moves": rehearsal.moves(environment_id=environment_id)}
@@ -161,7 +169,11 @@ def _probe(environment_id: int, asked: Probe) -> dict[str, Any]:
     if asked.round is None:
         return {"round": rehearsal.start_probe(environment_id=environment_id, dependency=asked.dependency)}
     applied = rehearsal.end_probe(
-        round_id=asked.round, verdict=asked.verdict, operation=asked.operation, retry_after_s=asked.retry_after_s
+        environment_id=environment_id,
+        round_id=asked.round,
+        verdict=asked.verdict,
+        operation=asked.operation,
+        retry_after_s=asked.retry_after_s,
     )
     return {"applied": applied}
 
@@ -177,7 +189,7 @@ def _store_loss(environment_id: int, asked: _Nothing) -> dict[str, Any]:
 
 
 def _look(environment_id: int, asked: Look) -> dict[str, Any]:
-    rehearsal.take_turn()
+    rehearsal.take_turn(environment_id=environment_id)
     missing = {} if asked.run is None else rehearsal.withdrawals(environment_id=environment_id, run=asked.run)
     return {"alerts": rehearsal.alerts_sent(environment_id=environment_id), "missing": missing}
 

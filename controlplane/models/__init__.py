@@ -1,6 +1,6 @@
 """The tables, one file a noun."""
 
-from controlplane.models.access import Agent, AgentKey, Environment, Session, User, Worker
+from controlplane.models.access import Agent, AgentKey, Environment, LocalOverride, Session, User, Worker
 from controlplane.models.alert import AlertCause, AlertChannel, AlertDelivery
 from controlplane.models.audit import AuditAnchor, AuditEntry
 from controlplane.models.baseline import Baseline
@@ -29,6 +29,7 @@ __all__ = [
     "Dependency",
     "DocumentVersion",
     "Environment",
+    "LocalOverride",
     "Observation",
     "Outage",
     "PersonalToken",

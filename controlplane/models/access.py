@@ -100,6 +100,33 @@ class Worker(Quarantine):
         return self.instance
 
 
+class LocalOverride(models.Model):
+    """A forced mode from a worker's break-glass file, as the worker told it: it holds there, and moves no circuit."""
+
+    id = models.UUIDField(primary_key=True)
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="local_overrides")
+    worker = models.ForeignKey(Worker, on_delete=models.CASCADE, related_name="local_overrides")
+    key = models.ForeignKey(AgentKey, on_delete=models.CASCADE, related_name="+")
+    tool = models.CharField(max_length=200, blank=True, help_text="by name; empty where a dependency is forced")
+    dependency = models.CharField(max_length=200, blank=True)
+    mode = models.CharField(max_length=20)
+    reason = models.CharField(max_length=500, blank=True)
+    who = models.CharField(max_length=200, blank=True, help_text="as the file says; nobody has checked it")
+    began_at = models.DateTimeField(help_text="when the process first saw it")
+    expires_at = models.DateTimeField()
+    reported_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-began_at", "id"]
+        indexes = [
+            models.Index(fields=["environment", "-expires_at"], name="local_override_running"),
+            models.Index(fields=["key", "-reported_at"], name="local_override_claimed"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool or self.dependency} {self.mode}"
+
+
 class Session(models.Model):
     """One process life of a worker, and how far its numbered batches have come."""
 

@@ -14,6 +14,7 @@ from controlplane.models import (
     AllowedNetwork,
     DocumentVersion,
     Environment,
+    LocalOverride,
     Session,
     Worker,
 )
@@ -33,6 +34,8 @@ class WorkerRow:
     stale: bool
     config: int | None
     old_config: bool
+    overrides: list[LocalOverride]
+    """What its break-glass file forces, as far as it told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,27 @@ def _workers(environment: Environment, now: datetime) -> list[WorkerRow]:
     latest = {row.worker_id: row for row in live}
     counts = dict(live.order_by().values_list("worker_id").annotate(Count("pk")))
     current = DocumentVersion.objects.filter(environment=environment).first()
-    return [_worker(one, latest.get(one.pk), counts.get(one.pk, 0), current) for one in workers]
+    held = _local_overrides(workers, now)
+    return [_worker(one, latest.get(one.pk), counts.get(one.pk, 0), current, held.get(one.pk, [])) for one in workers]
 
 
-def _worker(worker: Worker, session: Session | None, sessions: int, current: DocumentVersion | None) -> WorkerRow:
+def _local_overrides(workers: list[Worker], now: datetime) -> dict[int, list[LocalOverride]]:
+    """What their break-glass files force now, by worker; processes that read one file tell it once each."""
+    held: dict[int, dict[tuple[str, ...], LocalOverride]] = {}
+    for one in LocalOverride.objects.filter(worker__in=workers, expires_at__gt=now).order_by("expires_at"):
+        held.setdefault(one.worker_id, {})[one.tool, one.dependency, one.mode, one.who] = one
+    return {pk: list(each.values()) for pk, each in held.items()}
+
+
+def _worker(
+    worker: Worker,
+    session: Session | None,
+    sessions: int,
+    current: DocumentVersion | None,
+    overrides: list[LocalOverride],
+) -> WorkerRow:
     if session is None:
-        return WorkerRow(worker, 0, "", stale=False, config=None, old_config=False)
+        return WorkerRow(worker, 0, "", stale=False, config=None, old_config=False, overrides=overrides)
     return WorkerRow(
         worker=worker,
         sessions=sessions,
@@ -79,6 +97,7 @@ def _worker(worker: Worker, session: Session | None, sessions: int, current: Doc
         stale=bool(session.stale_s),
         config=session.config_version,
         old_config=current is not None and runs_old_config(session, current),
+        overrides=overrides,
     )
 
 

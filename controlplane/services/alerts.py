@@ -65,20 +65,24 @@ class Result:
 
 
 @transaction.atomic
-def dispatch_due_transitions(*, now: datetime, limit: int) -> int:
+def dispatch_due_transitions(*, now: datetime, limit: int, environment_id: int | None = None) -> int:
     """Turn each transition that nobody was told of into deliveries, in the transaction that marks it.
 
     Likewise lockouts. Return how many deliveries were made; each is a little younger than the one before.
     """
-    rows = _unalerted(limit)
+    rows = _unalerted(limit, environment_id)
     made = [_announce(row, now + timedelta(microseconds=place)) for place, row in enumerate(rows)]
     Transition.objects.filter(pk__in=[row.pk for row in rows]).update(alerted_at=now)
     later = now + timedelta(microseconds=len(rows))
-    return sum(made) + sum(_announce_lockout(outage, later) for outage in _unannounced_lockouts(now, limit))
+    return sum(made) + sum(
+        _announce_lockout(outage, later) for outage in _unannounced_lockouts(now, limit, environment_id)
+    )
 
 
-def _unalerted(limit: int) -> Sequence[Transition]:
-    rows = Transition.objects.filter(alerted_at=None).select_for_update(skip_locked=True, no_key=True, of=("self",))
+def _unalerted(limit: int, environment_id: int | None) -> Sequence[Transition]:
+    unalerted = Transition.objects.filter(alerted_at=None)
+    unalerted = unalerted if environment_id is None else unalerted.filter(circuit__environment=environment_id)
+    rows = unalerted.select_for_update(skip_locked=True, no_key=True, of=("self",))
     return list(rows.select_related("outage", "circuit__dependency__environment").order_by("id")[:limit])
 
 
@@ -98,10 +102,11 @@ def _event(row: Transition) -> str | None:
     return None
 
 
-def _unannounced_lockouts(now: datetime, limit: int) -> Sequence[Outage]:
+def _unannounced_lockouts(now: datetime, limit: int, environment_id: int | None) -> Sequence[Outage]:
     incident = Concat(Value("outage-"), Cast(OuterRef("pk"), CharField()))
     told = AlertDelivery.objects.filter(event=LOCKED_OUT, incident=incident)
     rows = Outage.objects.filter(locked_out_at__gt=now - LOCKOUTS_WITHIN, ended_at=None).filter(~Exists(told))
+    rows = rows if environment_id is None else rows.filter(circuit__environment=environment_id)
     rows = rows.select_related("circuit__dependency__environment")
     return list(rows.select_for_update(skip_locked=True, no_key=True, of=("self",))[:limit])
 

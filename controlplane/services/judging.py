@@ -63,9 +63,10 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True, by_r
     return _decide(row.pk, before.generation, evidence, policy, now)
 
 
-def settle_due(*, now: datetime, limit: int = 100) -> list[int]:
+def settle_due(*, now: datetime, limit: int = 100, environment_id: int | None = None) -> list[int]:
     """Judge again the circuits whose suspicion has settled, for processes that died meanwhile; their dependencies."""
     rows = Circuit.objects.filter(suspected_at__isnull=False, sweep_at__lte=now).order_by("sweep_at")
+    rows = rows if environment_id is None else rows.filter(environment=environment_id)
     due = list(rows.values_list("dependency_id", flat=True)[:limit])
     return [pk for pk in due if transitions.attempt(consider, dependency_id=pk, now=now) is not None]
 

@@ -27,6 +27,7 @@ from controlplane.models import (
     Environment,
     PolicyRevision,
     Probe,
+    ProbeRound,
     Run,
     Tool,
     Transition,
@@ -47,6 +48,7 @@ ALIGNED_S = 3600
 class Stage:
     """A fresh environment with one key; the clock stands at `now`."""
 
+    environment_id: int
     environment: str
     key: str
     now: datetime
@@ -67,7 +69,7 @@ def begin() -> Stage:
         environment=environment, kind="webhook", name="nobody", target=NOWHERE, created_at=now, created_by=ACTOR
     )
     _, token = access.issue_key(environment=environment, agent=agent, label=REASON, actor=ACTOR, now=now)
-    return Stage(slug, token, now)
+    return Stage(environment.pk, slug, token, now)
 
 
 def end() -> None:
@@ -123,18 +125,18 @@ def set_baseline(
     versions.bump_config(environment_id)
 
 
-def move_to(*, at: datetime) -> None:
+def move_to(*, environment_id: int, at: datetime) -> None:
     """Move the clock, and do what the scheduler does at such a moment."""
     clock.hold(at)
-    take_turn()
+    take_turn(environment_id=environment_id)
 
 
-def take_turn() -> None:
-    """The scheduler's turn, probes left out: settle, sweep, alert."""
+def take_turn(*, environment_id: int) -> None:
+    """The scheduler's turn in the environment on stage, probes left out: settle, sweep, alert."""
     now = clock.now()
-    circuits.settle_due(now=now)
-    circuits.sweep_due(now=now)
-    alerts.dispatch_due_transitions(now=now, limit=1000)
+    circuits.settle_due(now=now, environment_id=environment_id)
+    circuits.sweep_due(now=now, environment_id=environment_id)
+    alerts.dispatch_due_transitions(now=now, limit=1000, environment_id=environment_id)
 
 
 def step(*, by_s: float) -> None:
@@ -152,8 +154,11 @@ def start_probe(*, environment_id: int, dependency: str) -> UUID | None:
     return granted[0].pk if granted else None
 
 
-def end_probe(*, round_id: UUID, verdict: str, operation: str | None, retry_after_s: float | None) -> bool:
-    """A round's verdict arrives; False if it has no say."""
+def end_probe(
+    *, environment_id: int, round_id: UUID, verdict: str, operation: str | None, retry_after_s: float | None
+) -> bool:
+    """A round's verdict arrives; False if it has no say. A round of another environment is unknown here."""
+    ProbeRound.objects.get(pk=round_id, circuit__environment=environment_id)
     return circuits.finish_round(
         round_id=round_id, verdict=verdict, operation=operation, retry_after_s=retry_after_s, now=clock.now()
     )

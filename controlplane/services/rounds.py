@@ -235,9 +235,10 @@ def _keep_answers(ends: list[tuple[ProbeRound, Answered, core.Finish]], now: dat
 
 
 @transaction.atomic
-def sweep_due(*, now: datetime, limit: int = 100) -> int:
+def sweep_due(*, now: datetime, limit: int = 100, environment_id: int | None = None) -> int:
     """Write down what time alone has changed: leases and overrides run out, lockouts reached; how many circuits."""
     waiting = Circuit.objects.filter(sweep_at__lte=now, suspected_at=None).order_by("sweep_at", "id")
+    waiting = waiting if environment_id is None else waiting.filter(environment=environment_id)
     rows = list(waiting.select_for_update(skip_locked=True, no_key=True)[:limit])
     changed = _together(_sweep_all, rows, now)
     transitions.announce(changed)

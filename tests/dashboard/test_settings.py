@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.urls import reverse
 
-from controlplane import secrets
-from controlplane.models import AgentKey, AlertChannel, AllowedNetwork, AuditEntry, Probe, ProbeTest, Worker
+from controlplane import clock, secrets
+from controlplane.models import (
+    AgentKey,
+    AlertChannel,
+    AllowedNetwork,
+    AuditEntry,
+    LocalOverride,
+    Probe,
+    ProbeTest,
+    Worker,
+)
 from controlplane.services import probes
 from tests import factories
 from tests.conftest import NOON
@@ -34,6 +44,22 @@ def test_a_worker_is_quarantined_and_lifted_again(cast, as_):
     assert Worker.objects.get(pk=worker.pk).quarantined_at is None
     actions = AuditEntry.objects.order_by("id").values_list("action", flat=True)
     assert list(actions) == ["quarantine_worker", "lift_quarantine"]
+
+
+def test_what_a_workers_break_glass_file_forces_stands_with_it_until_it_runs_out(cast, as_):
+    worker, now = cast.workers[0], clock.now()
+    for number, (reason, end_s) in enumerate([("leaks addresses", 60), ("long over", -60)]):
+        LocalOverride.objects.create(
+            id=uuid.UUID(int=number), environment=worker.environment, worker=worker, key=worker.key,
+            tool="web_search", mode="forced_open", reason=reason, who="dana", began_at=now - timedelta(hours=1),
+            expires_at=now + timedelta(seconds=end_s), reported_at=now,
+        )  # fmt: skip
+
+    page = as_(cast.ann).get("/settings/?environment=prod").content.decode()
+
+    assert "web_search is forced open here until" in page
+    assert "by dana: leaks addresses" in page
+    assert "long over" not in page
 
 
 def test_a_key_is_quarantined(cast, as_):
@@ -333,5 +359,5 @@ def test_an_agent_that_is_there_already_is_refused_and_no_key_is_left(cast, as_)
 def test_settings_cost_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):
     client = as_(cast.ada)
 
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(13):
         client.get("/settings/?environment=prod")

@@ -10,8 +10,10 @@ import pytest
 from controlplane import clock
 from controlplane.models import (
     AgentKey,
+    AuditEntry,
     Circuit,
     Dependency,
+    LocalOverride,
     Observation,
     Run,
     Session,
@@ -338,3 +340,52 @@ def test_after_a_rotation_a_worker_goes_by_the_key_it_uses(edge, agent, issue):
     harness.Agent(edge, token).send(observation())
 
     assert Worker.objects.get().key == rotated
+
+
+def local_override(**more):
+    """An entry of a batch's `overrides`."""
+    told = {"tool": "web_search", "dependency": None, "mode": "forced_open", "reason": "other customers' data"}
+    return {"id": str(uuid.uuid4()), "who": "dana", "age_s": 340.0, "expires_in_s": 3260.0, **told, **more}
+
+
+def test_a_break_glass_file_is_kept_with_its_worker_and_in_the_audit(agent):
+    agent.send(overrides=[local_override()])
+
+    row, entry = LocalOverride.objects.get(), AuditEntry.objects.get(action="break_glass")
+    assert (row.worker.instance, row.tool, row.dependency, row.mode) == ("pod-1", "web_search", "", "forced_open")
+    assert (row.expires_at - row.began_at).total_seconds() == pytest.approx(3600.0)
+    assert (entry.actor, entry.target, entry.reason) == ("research/pod-1", "web_search", "other customers' data")
+    assert (entry.detail["who"], entry.detail["mode"]) == ("dana", "forced_open")
+
+
+def test_a_local_override_moves_no_circuit(agent):
+    agent.send(observation())
+    agent.send(overrides=[local_override(tool=None, dependency="search-api")])
+
+    assert list(Circuit.objects.values_list("mode", "generation")) == [("auto", 0)]
+
+
+def test_a_local_override_that_comes_twice_is_kept_once(agent):
+    told = local_override()
+    batch = agent.batch(overrides=[told, told])
+    agent.post(batch)
+
+    assert agent.post(batch).json()["repeat"] is True
+    agent.send(overrides=[told])
+    assert LocalOverride.objects.count() == AuditEntry.objects.filter(action="break_glass").count() == 1
+
+
+def test_more_local_overrides_than_a_key_may_tell_of_are_not_kept(agent, monkeypatch):
+    monkeypatch.setattr(caps, "OVERRIDES_AN_HOUR", 2)
+
+    answer = agent.send(overrides=[local_override() for _ in range(3)])
+
+    assert [note["code"] for note in answer["notes"]] == ["overrides_capped"]
+    assert LocalOverride.objects.count() == 2
+
+
+@pytest.mark.parametrize("named", [{"dependency": "search-api"}, {"tool": None}])
+def test_a_local_override_forces_exactly_one_thing(agent, named):
+    answer = agent.post(agent.batch(overrides=[local_override(**named)]))
+
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "overrides[0].tool")

@@ -8,7 +8,8 @@ from django.db import connection
 
 from controlplane import checks, clock
 from controlplane.edge import rehearsal
-from controlplane.models import Circuit, Environment, Observation
+from controlplane.models import Circuit, Environment, Observation, ProbeRound
+from controlplane.services import circuits, tools
 from tests.edge import harness
 from tests.edge.harness import failing, observation
 
@@ -115,6 +116,48 @@ def test_what_it_cannot_do_it_says(hand, route, asked, code):
     assert hand.ask(route, **asked).json()["error"]["code"] == code
 
 
+@pytest.mark.parametrize(
+    ("route", "asked"), [("clock", {"jump_s": 3600}), ("look", {}), ("end", {}), ("store-loss", {})]
+)
+def test_an_ordinary_key_may_only_begin(hand, agent, route, asked):
+    before = clock.now()
+
+    answer = agent.server.request("POST", f"/test/v1/{route}", json=asked, headers=agent.headers)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "not_on_stage")
+    assert clock.now() == before
+
+
+def test_a_key_leaves_the_stage_when_another_case_begins(hand, edge, key):
+    Hand(edge, key.token)
+
+    assert hand.ask("look").status_code == 403
+
+
+def test_a_round_of_another_environment_is_unknown(hand, edge, key):
+    hand.ask("names", dependencies=["search-api"], tools={})
+    hand.ask("operate", dependency="search-api", verb="force_open", until=hand.begins + 60)
+    hand.at(61)
+    theirs = hand.ask("probe", dependency="search-api").json()["round"]
+    other = Hand(edge, key.token)
+
+    answer = other.ask("probe", round=theirs, verdict="good")
+
+    assert theirs
+    assert answer.status_code == 422
+    assert ProbeRound.objects.get(pk=theirs).finished_at is None
+
+
+def test_a_turn_is_taken_in_its_own_environment_alone(hand, prod):
+    dependency = tools.ensure_dependency(environment=prod, slug="mail-api", actor="ada", now=clock.now())
+    until = clock.now() + timedelta(minutes=5)
+    circuits.hold_open(dependency_id=dependency.pk, actor="otto", reason="drill", now=clock.now(), until=until)
+
+    hand.at(3600)
+
+    assert Circuit.objects.get(dependency=dependency).mode == "forced_open"
+
+
 @pytest.fixture
 def database(monkeypatch):
     """The database's name, as far as anyone asks."""
@@ -125,9 +168,7 @@ def database(monkeypatch):
     ("name", "switches", "refused"),
     [
         ("recloser", {"TEST_CLOCK": True}, True),
-        ("recloser", {"TEST_CLOCK": True, "DEBUG": True}, False),
-        ("recloser", {"TEST_CLOCK": True, "TEST_CLOCK_ANYWHERE": True}, False),
-        ("recloser", {"TEST_CLOCK_ANYWHERE": True}, False),
+        ("recloser", {"TEST_CLOCK": True, "DEBUG": True}, True),
         ("recloser", {}, False),
         ("test_recloser", {"TEST_CLOCK": True}, False),
     ],

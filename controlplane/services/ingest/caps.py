@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 NEW_WORKERS_A_MINUTE = 600
 DISCOVERED_TOOLS = 500
 DISCOVERED_DEPENDENCIES = 500
+OVERRIDES_AN_HOUR = 1_000
 CALLS_A_SECOND = 5_000
 BURST_S = 10.0
 """Calls of so many seconds may arrive at once."""

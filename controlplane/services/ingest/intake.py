@@ -21,6 +21,7 @@ from controlplane.services.ingest import statement
 from controlplane.services.ingest.caps import CallCap
 from controlplane.services.ingest.claims import Claims, claims_of, pairs
 from controlplane.services.ingest.home import at_home
+from controlplane.services.ingest.local import keep_overrides
 from controlplane.services.ingest.names import Caller, Names
 from controlplane.services.ingest.wire import Batch
 from controlplane.threads import Threads
@@ -85,6 +86,8 @@ class Intake:
         worker_id = await self._worker(caller, batch)
         names, batch = await self._known_names(caller, batch)
         claims = claims_of(batch, names, caller, self.cap)
+        if batch.overrides:
+            await self._keep_overrides(caller, batch, worker_id, claims)
         found = await self._execute(caller, batch, worker_id, claims)
         if (found["epoch"], found["config"]) != names.version:
             names = await self._read_names(caller.environment_id)
@@ -105,6 +108,12 @@ class Intake:
         if len(self._sessions) > KEPT_SESSIONS:
             self._sessions.popitem(last=False)
         return worker_id
+
+    async def _keep_overrides(self, caller: Caller, batch: Batch, worker_id: int, claims: Claims) -> None:
+        """Before the batch is acknowledged; each has an id, so a batch that has to come again tells nothing twice."""
+        kept = await self._threads.run(keep_overrides, caller, worker_id, batch.instance, batch.overrides)
+        if not kept:
+            claims.notes["overrides_capped"] = "more local overrides than one key may tell of in an hour: not kept"
 
     async def _known_names(self, caller: Caller, batch: Batch) -> tuple[Names, Batch]:
         """The names of the batch, the new ones discovered, and the batch with its evidence where it belongs."""

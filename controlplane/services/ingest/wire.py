@@ -173,6 +173,23 @@ class Run(Struct):
     step_log: Annotated[list[Call], Meta(max_length=500)] | None = None
 
 
+class Override(Struct):
+    """A forced mode of the process's break-glass file."""
+
+    id: UUID
+    mode: Literal["forced_open", "forced_closed"]
+    age_s: Age
+    expires_in_s: Annotated[float, Meta(ge=-YEAR_S, le=YEAR_S)]
+    tool: Name | None = None
+    dependency: Name | None = None
+    reason: Prose = ""
+    who: Text = ""
+
+    def __post_init__(self) -> None:
+        if (self.tool is None) == (self.dependency is None):
+            raise ValueError("Expected exactly one of tool and dependency in field `tool`")
+
+
 class Batch(Struct):
     """What a session sends, numbered."""
 
@@ -191,3 +208,4 @@ class Batch(Struct):
     observations: Annotated[list[Observation], Meta(max_length=500)] = []
     trips: Annotated[list[Trip], Meta(max_length=200)] = []
     runs: Annotated[list[Run], Meta(max_length=200)] = []
+    overrides: Annotated[list[Override], Meta(max_length=200)] = []
