@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from recloser.core.budget import HEALTHY_RUNS
 from recloser.core.types import Scope
 
@@ -62,11 +62,19 @@ def runs(environment: Environment, wanted: Filter, *, after: Key | None = None, 
     if after is not None:
         earlier = Q(started_at__lt=after.started_at) | Q(started_at=after.started_at, id__lt=after.id)
         rows = rows.filter(earlier, started_at__lte=after.started_at)
-    children = Run.objects.filter(environment=environment, parent=OuterRef("pk"), degraded=True)
-    found = list(rows.annotate(child_degraded=Exists(children)).select_related("agent", "worker")[: limit + 1])
-    more = len(found) > limit
-    shown = found[:limit]
-    return RunList(shown, Key(shown[-1].started_at, shown[-1].pk) if more else None)
+    found = list(rows.select_related("agent", "worker")[: limit + 1])
+    shown = _with_children(environment, found[:limit])
+    return RunList(shown, Key(shown[-1].started_at, shown[-1].pk) if len(found) > limit else None)
+
+
+def _with_children(environment: Environment, shown: list[Run]) -> list[Run]:
+    """Mark whose children were degraded: asked of these runs alone, not of every degraded run that there ever was."""
+    ids = [run.pk for run in shown]
+    children = Run.objects.filter(environment=environment, parent__in=ids, degraded=True).order_by()
+    parents = set(children.values_list("parent", flat=True)) if ids else set()
+    for run in shown:
+        run.child_degraded = run.pk in parents  # type: ignore[attr-defined]
+    return shown
 
 
 def _matching(environment: Environment, wanted: Filter) -> QuerySet[Run]:

@@ -150,7 +150,7 @@ def test_the_number_of_queries_does_not_grow_with_the_list(cast, as_, django_ass
         stage.degraded(cast.research, NOON - timedelta(seconds=number))
     client = as_(cast.ann)
 
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         listed(client)
 
 
