@@ -1,11 +1,14 @@
 """GET explain: where each value of a tool's policy comes from, for the key's own environment and nobody else's."""
 
+import json
 from datetime import timedelta
 
 import pytest
+from recloser import cli
 
 from controlplane import clock
-from controlplane.services import circuits, policies, tools
+from controlplane.services import access, circuits, policies, tools
+from tests.edge import harness
 
 
 @pytest.fixture
@@ -73,3 +76,31 @@ def test_a_query_that_names_no_tool_says_how_to_ask(agent, query):
 
 def test_nobody_asks_without_a_key(edge):
     assert edge.request("GET", "/agent/v1/explain?tool=web_search").status_code == 401
+
+
+def test_the_command_line_against_a_real_server(servers, key, web_search, prod, monkeypatch, capsys, tmp_path):
+    """check, status, explain and a key that is revoked, over the wire."""
+    [server] = servers(1)
+    monkeypatch.setenv("RECLOSER_URL", server.url)
+    monkeypatch.setenv("RECLOSER_KEY", key.token)
+    monkeypatch.setenv("RECLOSER_CACHE_DIR", str(tmp_path))
+    now = clock.now()
+    until = now + timedelta(minutes=5)
+    circuits.hold_open(dependency_id=web_search.pk, actor="otto", reason="drill", now=now, until=until)
+
+    def ran(*command):
+        status = cli.main([*command, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    status, found = ran("check")
+    assert (status, found["ok"], found["agent"]) == (0, True, "research")
+    (one,) = ran("status")[1]["not_closed"]
+    assert (one["dependency"], one["effective"], one["mode"], one["tripped_by"], one["tools"]) == (
+        "search-api", "open", "forced_open", "operator", ["web_search"],
+    )  # fmt: skip
+    status, found = ran("explain", "web_search")
+    assert (status, found["dependencies"][0]["policy"]["cooldown_s"]) == (0, {"value": 7, "from": "dependency"})
+    assert ran("explain", "web_serch")[0] == 1
+
+    access.revoke_key(key=key, actor="ann", now=clock.now())
+    assert harness.until(lambda: ran("check")[0] == 4, what="the revocation")
