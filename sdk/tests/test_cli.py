@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -269,3 +270,11 @@ def test_the_installed_command_ends_quietly_when_its_reader_does(listing):
         shell=True, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout and done.stderr == ""
+
+
+def test_a_terminal_that_lacks_a_letter_gets_its_number(tmp_path):
+    path = tmp_path / "tools.jsonl"
+    path.write_text('{"tool": "取得する"}\n', encoding="utf-8")
+    command = [sys.executable, "-m", "recloser.cli", "classify", str(path)]
+    done = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert done.returncode == 0 and b"unknown" in done.stdout and b"\\u53d6" in done.stdout, done.stderr

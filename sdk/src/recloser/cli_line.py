@@ -6,6 +6,7 @@ Exit statuses are the same for all of them, and part of the interface (docs/cli.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -162,6 +163,7 @@ def _hears(stream: Any, end: float) -> bool:
 
 def answered(command: str, args: argparse.Namespace, work: Callable[[], Found]) -> int:
     """Print what a command found, as lines or as JSON; a trouble on stderr, or as `error` in the JSON."""
+    _bear_any_letter()
     try:
         status, found, lines = work()
     except Trouble as trouble:
@@ -177,6 +179,13 @@ def answered(command: str, args: argparse.Namespace, work: Callable[[], Found]) 
     except BrokenPipeError:  # `recloser … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
+
+
+def _bear_any_letter() -> None:
+    """A terminal that lacks a letter gets its number, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def shown(text: Any, longest: int = 100) -> str:

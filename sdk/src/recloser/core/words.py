@@ -81,10 +81,11 @@ LOOKS = _words("""
 """They look; they are nouns, too (`list_item_delete`, `schedule_health_check`)."""
 
 FINDS = _words("""
-    aggregate analyse analyze autocomplete calculate calc categorise categorize classify compute convert decode detect
-    diagnose discover echo encode estimate extract fetch filter find forecast geocode grep glob identify infer
-    interpret load locate lookup match measure parse poll predict query rank recall recommend render scan scrape search
-    suggest sum summarise summarize think tokenise tokenize transcribe translate vectorise vectorize visualise visualize
+    aggregate analyse analyze autocomplete calc calculate categorise categorize classify compute convert decode
+    detect diagnose discover echo encode estimate extract fetch filter find forecast geocode glob grep identify
+    infer interpret load locate lookup match measure parse poll predict query rank recall recommend render scan
+    scrape search sleep suggest sum summarise summarize think tokenise tokenize transcribe translate vectorise
+    vectorize visualise visualize wait
 """)
 """They look for something, or reckon with what they are given."""
 
@@ -92,9 +93,10 @@ LAST_READS = _words("describe fetch find get list lookup read retrieve search sh
 """Behind a noun they are the verb: `pull_request_read`, `post_search`."""
 
 HEADS = _words("""
-    about availability capabilities changelog details diagnostics docs documentation examples facts forecast guide
-    guidelines health healthcheck help histogram history info information instructions log logs manual metrics overview
-    readme screenshot statistics stats status summary tree trend trends usage weather
+    about analysis analytics availability breakdown capabilities changelog comparison details diagnostics docs
+    documentation examples facts forecast graph guide guidelines health healthcheck help histogram history info
+    information insights instructions leaderboard log logs manual metrics overview readme recommendations results
+    screenshot similarity statistics stats status suggestions summary timeline tree trend trends usage weather
 """)
 """Things to be read: a name that ends so, with no verb before, asks for one."""
 
