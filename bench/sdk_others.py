@@ -68,8 +68,10 @@ def interlock() -> Ways:
     """interlock-cb: one class for both kinds."""
     library = importlib.import_module("interlock")
 
+    config = library.Config(minimum_number_of_calls=5, wait_duration_in_open=3600.0)
+
     def breaker(name: str) -> Any:
-        return library.CircuitBreaker(name=name, config=library.Config(minimum_number_of_calls=5))
+        return library.CircuitBreaker(name=name, config=config)
 
     ways = _four(
         breaker("c")(bare), breaker("ca")(bare_async), breaker("o")(failing), breaker("oa")(failing_async),

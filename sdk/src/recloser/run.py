@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import threading
 import time
@@ -23,14 +22,14 @@ from time import monotonic
 from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from recloser import calls, classify, notices
+from recloser import calls, classify, given, notices
 from recloser.calls import CallTimeout
 from recloser.classify import FLAT, Classifier, Reading
 from recloser.config_sync import Config, Snapshot, ToolRule
 from recloser.core.budget import Baseline, Reservation, Spend
 from recloser.core.degrade import Degradation, MissingTool, block_of, degradation, disclosed, disclosure
 from recloser.core.ending import NO_VIABLE_PATH, Lost, dead_end, passed_on
-from recloser.core.fingerprint import SHORT, call_key, result_key, short_key, told
+from recloser.core.fingerprint import call_key, result_key, short_key, told
 from recloser.core.policy import RunPolicy
 from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
 from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
@@ -53,12 +52,10 @@ REPORT_EVERY_S = 10.0
 MOST_TICKETS = 10_000
 MOST_CHILDREN = 200
 MAX_MISSING = 200
-MOST_SPENT = 10**15
-"""More than any run uses of anything: what the wire takes."""
 KEPT_SHARE = 20
 """One healthy run in so many keeps its step log."""
 
-__all__ = ["CallTimeout", "Run", "RunResult", "name_of"]
+__all__ = ["CallTimeout", "Run", "RunResult"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,12 +190,19 @@ class Run:
         overspend
         together; without one, the largest bill so far is set aside.
         """
+        try:
+            return self._stepped(estimate)
+        except Exception:
+            log.exception("recloser: a step could not be booked; it is admitted")
+            return True
+
+    def _stepped(self, estimate: int | Mapping[str, float] | Spend | None) -> bool:
         self._client.look_around()
         with self._lock:
             if self._result is not None:
                 return False
             self._follow_config()
-            answer = self._state.reserve(_spend(estimate), time.monotonic())
+            answer = self._state.reserve(given.spend(estimate), time.monotonic())
             admitted = isinstance(answer, Reservation) or not answer.enforced
             if admitted:
                 self._step = (self._step or 0) + 1
@@ -214,7 +218,7 @@ class Run:
 
     def used(self, tokens: int = 0, seconds: float = 0.0, cost: float = 0.0) -> None:
         """Book what the model call of a step really cost, and how long it took."""
-        tokens, seconds, cost = int(_amount(tokens)), _amount(seconds), _amount(cost)
+        tokens, seconds, cost = int(given.amount(tokens)), given.amount(seconds), given.amount(cost)
         with self._lock:
             if self._result is not None:
                 return
@@ -244,8 +248,15 @@ class Run:
 
         The names are remembered: a notice speaks only of these. What has no name of a known shape is left in place.
         """
-        listed = _listed(tools)
-        names = [name_of(tool) for tool in listed]
+        listed = given.listed(tools)
+        try:
+            return self._without_gone(listed)
+        except Exception:
+            log.exception("recloser: an array of tools could not be looked through; it is shown as it is")
+            return listed
+
+    def _without_gone(self, listed: list[Any]) -> list[Any]:
+        names = [given.name_of(tool) for tool in listed]
         with self._lock:
             for name in names:
                 if name is not None:
@@ -261,6 +272,13 @@ class Run:
 
         Advice stands in the request after the step that gave rise to it; what is gone, in every one.
         """
+        try:
+            return self._noticed()
+        except Exception:
+            log.exception("recloser: a notice could not be written; there is none")
+            return None
+
+    def _noticed(self) -> str | None:
         with self._lock:
             losses = [self._loss(name, lost) for name, lost in self._state.withdrawn.items() if self._own(name)]
             fresh = [one for one in self._advice if (one.step or 0) + 1 >= self.steps]
@@ -378,19 +396,24 @@ class Run:
 
         With an `id`, the `record` of the same id belongs to it; without one, calls of a name end as they began.
         """
-        name = _named(name)
-        answer = self._ask(name, args, idempotency_key)
-        if isinstance(answer, dict):
+        name = given.named(name)
+        answer = self._leave(name, args, idempotency_key)
+        if not isinstance(answer, _Ticket):
             return answer
-        answer.began = time.monotonic()
         with self._lock:
-            if id is None:
-                self._tickets.setdefault(name, []).append(answer)
-            else:
-                self._tickets_by_id[id] = answer
-                if len(self._tickets_by_id) > MOST_TICKETS:
-                    del self._tickets_by_id[next(iter(self._tickets_by_id))]
+            self._keep(answer, id)
         return None
+
+    def _keep(self, ticket: _Ticket, id: Any) -> None:
+        """Until `record`; of those that nobody comes back for, the oldest goes first."""
+        if id is None:
+            waiting = self._tickets.setdefault(ticket.name, [])
+            waiting.append(ticket)
+            del waiting[:-MOST_TICKETS]
+            return
+        self._tickets_by_id[given.key_of(id)] = ticket
+        if len(self._tickets_by_id) > MOST_TICKETS:
+            del self._tickets_by_id[next(iter(self._tickets_by_id))]
 
     def record(
         self,
@@ -412,40 +435,49 @@ class Run:
         By its outcome, its exception, or its result. Returns the structured result to give the model for a failure,
         else None.
         """
-        name, now = _named(name), time.monotonic()
+        outcome = None if outcome is None else classify.stated(outcome)
+        try:
+            name, now = given.named(name), time.monotonic()
+            ticket = self._ended(name, id, args, now, seconds)
+            reading = self._read(ticket, outcome, result, error, status)
+            reading = Reading(
+                reading.outcome,
+                error=reading.error,
+                text=reading.text,
+                status=status if isinstance(status, int) else reading.status,
+                retry_after_s=classify.seconds(retry_after_s) if retry_after_s is not None else reading.retry_after_s,
+                attempts=max(int(given.amount(attempts)), reading.attempts),
+                at_fault=given.named(dependency) if dependency is not None else reading.at_fault,
+            )
+            decisions = self._settle(ticket, reading, result, now)
+            return None if reading.outcome in SUCCESSES else self._answer(ticket, reading, decisions)
+        except Exception:
+            log.exception("recloser: a finished call could not be counted")
+            return None
+
+    def _ended(self, name: str, id: Any, args: Any, now: float, seconds: float | None) -> _Ticket:
+        """The ticket of a call that the loop made; a new one where it was not asked for."""
         with self._lock:
             ticket = self._claimed(name, id)
-        if ticket is None:
-            with self._lock:
-                ticket = self._ticket(name)
+            if ticket is not None and seconds is None:
+                return ticket
+            ticket = ticket or self._ticket(name)
+        if ticket.began == 0.0:
             ticket.call = self._key(ticket, args)
-            ticket.began = now
-        reading = self._read(ticket, outcome, result, error, status)
-        if seconds is not None:
-            ticket.began = now - _amount(seconds)
-        reading = Reading(
-            reading.outcome,
-            error=reading.error,
-            text=reading.text,
-            status=status if status is not None else reading.status,
-            retry_after_s=classify.seconds(retry_after_s) if retry_after_s is not None else reading.retry_after_s,
-            attempts=max(int(_amount(attempts)), reading.attempts),
-            at_fault=dependency or reading.at_fault,
-        )
-        decisions = self._settle(ticket, reading, result, now)
-        return None if reading.outcome in SUCCESSES else self._answer(ticket, reading, decisions)
+        ticket.began = now if seconds is None else now - given.amount(seconds)
+        return ticket
 
     def _claimed(self, name: str, id: str | None) -> _Ticket | None:
         """What `check` gave for this call; None where it was not asked."""
         if id is not None:
-            return self._tickets_by_id.pop(id, None)
+            return self._tickets_by_id.pop(given.key_of(id), None)
         waiting = self._tickets.get(name)
         return waiting.pop(0) if waiting else None
 
     def replaced(self, tool: str, by: str) -> None:
         """Say that another tool really answered in the place of a missing one; the policy's fallback is noticed."""
         with self._lock:
-            self._replaced_by[_named(tool)] = _named(by)
+            self._replaced_by[given.named(tool)] = given.named(by)
 
     def compaction(self) -> None:
         """The context was shortened: repetitions are forgotten, failures are not."""
@@ -473,6 +505,14 @@ class Run:
         return result
 
     def _finish(self, text: str | None, shows_block: bool) -> RunResult:
+        try:
+            return self._finished(text, shows_block)
+        except Exception:
+            log.exception("recloser: a run could not be ended as it should; what it lacked is not told")
+            self._result = self._result or RunResult(False, {}, None, False, self.end_cause)
+            return self._result
+
+    def _finished(self, text: str | None, shows_block: bool) -> RunResult:
         self._client.fold()
         with self._lock:
             if self._result is not None:
@@ -595,9 +635,9 @@ class Run:
         _, tokens, cost, wall_clock_s = self._declared_limits
         return dataclasses.replace(
             policy,
-            token_budget=_least(policy.token_budget, tokens),
-            cost_budget=_least(policy.cost_budget, cost),
-            wall_clock_s=_least(policy.wall_clock_s, wall_clock_s),
+            token_budget=given.least(policy.token_budget, tokens),
+            cost_budget=given.least(policy.cost_budget, cost),
+            wall_clock_s=given.least(policy.wall_clock_s, wall_clock_s),
         )
 
     def _follow_config(self) -> None:
@@ -751,20 +791,7 @@ class Run:
         ended = monotonic()
         if (type(result) is not str and type(result) not in FLAT) or not result or not tap.live:
             return self._returned(_late(tap, step, began, key), result, ended, None)
-        try:
-            text = result.strip() if type(result) is str else None
-            content = "=" + text if text is not None and len(text) <= SHORT else result_key(result, self._salt)
-            with self._lock:
-                decisions = NOTHING if self._result is not None else self._state.worked(tap.name, step, key, content)
-            seen = self._seen
-            seen.append((tap, step, began, ended, key, content))
-            if len(seen) > FOLD_AT:
-                self._client.fold()
-            if decisions:
-                self._decided(decisions, tap, step, began, key, ended)
-        except Exception:
-            log.exception("recloser: a finished call could not be counted")
-        return result
+        return self._compared(tap, step, key, began, result, ended)
 
     async def _compared_acall(self, tap: Tap, args: Any, fn: Any, idempotency_key: str | None) -> Any:
         step = self._step
@@ -834,7 +861,7 @@ class Run:
         idempotency_key: str | None,
         classifier: Classifier | None,
     ) -> Any:
-        name = _named(name)
+        name = given.named(name)
         if fn is None:
             return self._invented(name)
         asked = self._leave(name, args, idempotency_key)
@@ -861,7 +888,7 @@ class Run:
         idempotency_key: str | None,
         classifier: Classifier | None,
     ) -> Any:
-        name = _named(name)
+        name = given.named(name)
         if fn is None:
             return self._invented(name)
         asked = self._leave(name, args, idempotency_key)
@@ -1190,19 +1217,6 @@ class Run:
         self._lock = threading.Lock()
 
 
-def name_of(tool: Any) -> str | None:
-    """The name in one entry of a tools array, of whatever shape; None where there is none."""
-    if isinstance(tool, Mapping):
-        inner = tool.get("function")
-        name = inner.get("name") if isinstance(inner, Mapping) else tool.get("name")
-    else:
-        try:
-            name = getattr(tool, "name", None)
-        except Exception:
-            name = None
-    return name if isinstance(name, str) and name else None
-
-
 def _all_items(block: Degradation) -> Iterable[MissingTool]:
     yield from block.items
     for _, below in block.children:
@@ -1240,45 +1254,6 @@ def _lines(log: Iterable[Line], salt: bytes) -> Iterable[dict[str, Any]]:
             "attempts": mark.attempts,
             "ms": round((ended - began) * 1000.0, 3),
         }
-
-
-def _named(name: Any) -> str:
-    """A name, whatever stands in its place."""
-    return name if isinstance(name, str) else text_of(name)[:200]
-
-
-def _listed(tools: Any) -> list[Any]:
-    """An array of tools; what is none is an empty one. An exception of the caller's own generator is its own."""
-    try:
-        entries = iter(() if tools is None else tools)
-    except TypeError:
-        log.warning("recloser: the tools are no array but a %s; nothing is shown", type(tools).__name__)
-        return []
-    return list(entries)
-
-
-def _spend(estimate: int | Mapping[str, float] | Spend | None) -> Spend | None:
-    if estimate is None:
-        return None
-    if isinstance(estimate, Spend):
-        return Spend(int(_amount(estimate.tokens)), _amount(estimate.cost))
-    if isinstance(estimate, Mapping):
-        return Spend(int(_amount(estimate.get("tokens", 0))), _amount(estimate.get("cost", 0.0)))
-    return Spend(int(_amount(estimate)))
-
-
-def _amount(value: Any) -> float:
-    """A number that can be added up; anything else counts as nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    if isinstance(value, float) and not math.isfinite(value):
-        return 0.0
-    return min(max(0, value), MOST_SPENT)
-
-
-def _least(policy: Any, declared: Any) -> Any:
-    """A run may declare less than the policy allows, never more."""
-    return min((limit for limit in (policy, declared) if limit is not None), default=None)
 
 
 def _signal_name(decision: RunDecision) -> str:
