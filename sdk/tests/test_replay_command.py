@@ -102,6 +102,24 @@ def test_a_policy_and_classes_come_from_files(tmp_path, capsys):
     assert both["trips_by_signal"] == {"consecutive_failures": 1, "step_limit": 1}
 
 
+def test_the_classes_that_classify_prints_are_taken_as_they_are_handled(tmp_path, capsys):
+    listing, classes = tmp_path / "tools.jsonl", tmp_path / "classes.json"
+    listing.write_text('{"server": "a", "tool": "delete_file"}\n{"server": "b", "tool": "get_file"}\n', "utf-8")
+    assert main(["classify", "--json", str(listing)]) == 0
+    classes.write_text(capsys.readouterr().out, "utf-8")
+    removing = recorded(call("delete_file"), call("delete_file", result="other"))
+    reading = recorded(call("get_file"), call("get_file", result="other"))
+    seen = figures(capsys, saved(tmp_path, removing, reading), "--classes", str(classes))
+    assert seen["trips_by_signal"] == {"identical_calls": 1}
+
+
+def test_a_trouble_is_json_where_json_was_asked_for(tmp_path, capsys):
+    assert main(["replay", "--json", saved(tmp_path, "{")]) == 2
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert json.loads(said.out)["error"]["message"].endswith("runs.jsonl: line 1 is not JSON")
+
+
 def test_a_config_document_of_a_control_plane_is_a_policy(tmp_path, capsys):
     policy = tmp_path / "config.json"
     strict = to_wire(RunPolicy(consecutive_failures=2))

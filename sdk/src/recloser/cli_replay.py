@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from recloser.cli_line import OK, UNUSABLE, Found, Trouble, answered
 from recloser.core.hindsight import Hindsight
 from recloser.core.types import Signal
 from recloser.policy_file import BadPolicy, hindsight
@@ -22,27 +21,18 @@ def add_replay(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--policy", type=Path, metavar="FILE", help="a policy, or a config document, as JSON")
     parser.add_argument("--classes", type=Path, metavar="FILE", help='the class of each tool: {"search": "read_only"}')
     parser.add_argument("--json", action="store_true", help="figures for a program, also by source")
-    parser.set_defaults(run=_replay)
+    parser.set_defaults(run=lambda args: answered("replay", args, lambda: _replay(args)))
 
 
-def _replay(args: argparse.Namespace) -> int:
-    """Play the file, and print what would have come of it."""
+def _replay(args: argparse.Namespace) -> Found:
     try:
         whole, by_source = replayed(read(args.file), hindsight(args.policy, args.classes))
     except BadRuns as problem:
-        return _refused(f"{args.file}: {problem}")
+        raise Trouble(UNUSABLE, f"{args.file}: {problem}", problem.mend) from None
     except BadPolicy as problem:
-        return _refused(str(problem))
-    if args.json:
-        print(json.dumps({**whole.wire(), "by_source": {name: of.wire() for name, of in sorted(by_source.items())}}))
-    else:
-        print("\n".join(lines(whole, by_source)))
-    return 0
-
-
-def _refused(problem: str) -> int:
-    print(f"recloser replay: {problem}", file=sys.stderr)
-    return 2
+        raise Trouble(UNUSABLE, str(problem), problem.mend) from None
+    figures = {**whole.wire(), "by_source": {name: of.wire() for name, of in sorted(by_source.items())}}
+    return OK, figures, list(lines(whole, by_source))
 
 
 def replayed(runs: Iterable[RecordedRun], by: Hindsight) -> tuple[Tally, dict[str, Tally]]:

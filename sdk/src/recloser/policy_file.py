@@ -11,13 +11,17 @@ from typing import Any
 from recloser.config_sync import parse_config
 from recloser.core.decision import ToolRules
 from recloser.core.hindsight import Hindsight
-from recloser.core.policy import Layer, Level, Origin, resolve_run, validate
+from recloser.core.policy import Layer, Level, Origin, resolve_run, strictest, validate
 from recloser.core.types import SideEffectClass
 from recloser.errors import BadDocument
 
 
 class BadPolicy(Exception):
-    """A policy file or a file of classes that cannot be applied: one line that names the field."""
+    """A policy file or a file of classes that cannot be applied: which field, and how to mend it."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
 
 
 def hindsight(policy: Path | None = None, classes: Path | None = None) -> Hindsight:
@@ -34,7 +38,7 @@ def _by_document(path: Path | None, given: Mapping[str, Any]) -> Hindsight:
     try:
         config = parse_config(given)
     except BadDocument as problem:
-        raise BadPolicy(f"{path}: {problem}") from None
+        raise BadPolicy(f"{path}: {problem}", "save it as GET /agent/v1/config answers it") from None
 
     def rules_of(tool: str) -> ToolRules:
         rule = config.tool(tool)
@@ -67,39 +71,47 @@ def _object(path: Path) -> dict[str, Any]:
     try:
         given = json.loads(path.read_bytes())
     except OSError as problem:
-        raise BadPolicy(f"{path}: {problem.strerror or 'cannot be read'}") from None
+        raise BadPolicy(f"{path}: {problem.strerror or 'cannot be read'}", "give a file of JSON") from None
     except (ValueError, RecursionError):
-        raise BadPolicy(f"{path}: is not JSON; write one object") from None
+        raise BadPolicy(f"{path}: is not JSON", "write one object") from None
     if not isinstance(given, dict):
-        raise BadPolicy(f"{path}: is no object; write one such as {{}}")
+        raise BadPolicy(f"{path}: is no object", "write one such as {}")
     return given
 
 
 def _known_keys(given: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
     for name in given:
         if name not in known:
-            raise BadPolicy(f"{path}: there is no {str(name)[:60]!r} here; use {', '.join(known)}")
+            raise BadPolicy(f"{path}: there is no {str(name)[:60]!r} here", f"use {', '.join(known)}")
 
 
 def _table(given: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:
     table = given.get(name, {})
     if not isinstance(table, dict):
-        raise BadPolicy(f"{path}: {name} is no object")
+        raise BadPolicy(f"{path}: {name[:60]} is no object", "write fields and values, such as {}")
     return table
 
 
 def _values(given: Mapping[str, Any], name: str, level: Level, path: str) -> dict[str, Any]:
     values = _table(given, name, path)
     if errors := validate(values, level):
-        raise BadPolicy(f"{path}: {name[:60]}: {'; '.join(map(str, errors))}")
+        raise BadPolicy(f"{path}: {name[:60]}: {errors[0].field}: {errors[0].message}", errors[0].mend)
     return values
 
 
 def _classes(given: Mapping[str, Any], path: str) -> dict[str, SideEffectClass]:
-    return {tool: _class(name, f"{path}: {tool[:60]}") for tool, name in given.items()}
+    """By tool; what `recloser classify --json` prints is taken too, each tool as it is handled until confirmed."""
+    listed = given.get("tools")
+    rows = listed if isinstance(listed, list) else [{"tool": name, "handled_as": told} for name, told in given.items()]
+    found: dict[str, SideEffectClass] = {}
+    for row in rows:
+        tool, told = (row.get("tool"), row.get("handled_as")) if isinstance(row, dict) else (None, None)
+        one = _class(told, f"{path}: {str(tool)[:60]}")
+        found[str(tool)] = strictest((one, found.get(str(tool), one)))  # the same name on two servers
+    return found
 
 
 def _class(name: Any, where: str) -> SideEffectClass:
     if name not in list(SideEffectClass):
-        raise BadPolicy(f"{where}: there is no class {str(name)[:60]!r}; use {', '.join(SideEffectClass)}")
+        raise BadPolicy(f"{where}: there is no class {str(name)[:60]!r}", f"use {', '.join(SideEffectClass)}")
     return SideEffectClass(name)

@@ -18,7 +18,11 @@ FINALS = ("ok", "fail", "unknown")
 
 
 class BadRuns(Exception):
-    """A file that holds something else than runs: one line that says where, and how to mend it."""
+    """A file that holds something else than runs: where, what, and how to mend it."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ def read(path: Path) -> Iterator[RecordedRun]:
                 if line.strip():
                     yield _run(line, f"line {number}")
     except (OSError, EOFError) as problem:
-        raise BadRuns(getattr(problem, "strerror", None) or f"line {number + 1} cannot be read") from None
+        reason = getattr(problem, "strerror", None) or f"line {number + 1} cannot be read"
+        raise BadRuns(reason, "give a file of runs, one a line, or its .gz") from None
 
 
 def _opened(path: Path) -> gzip.GzipFile | BinaryIO:
@@ -49,16 +54,16 @@ def _opened(path: Path) -> gzip.GzipFile | BinaryIO:
 
 def _run(line: bytes, where: str) -> RecordedRun:
     if len(line) >= LONGEST_LINE:
-        raise BadRuns(f"{where} is longer than {LONGEST_LINE >> 20} MiB; write one run a line")
+        raise BadRuns(f"{where} is longer than {LONGEST_LINE >> 20} MiB", "write one run a line")
     try:
         raw = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
     except (ValueError, RecursionError):
-        raise BadRuns(f"{where} is not JSON; write one object a line") from None
+        raise BadRuns(f"{where} is not JSON", "write one object a line") from None
     if not isinstance(raw, dict):
-        raise BadRuns(f'{where} is no object; write one such as {{"final": "ok", "steps": []}}')
+        raise BadRuns(f"{where} is no object", 'write one such as {"final": "ok", "steps": []}')
     steps = raw.get("steps")
     if not isinstance(steps, list):
-        raise BadRuns(f"{where}: steps is no list; give the run's tool calls in their order")
+        raise BadRuns(f"{where}: steps is no list", "give the run's tool calls in their order")
     source = raw.get("source")
     return RecordedRun(
         source=source[:100] if isinstance(source, str) else "",
@@ -69,10 +74,10 @@ def _run(line: bytes, where: str) -> RecordedRun:
 
 def _step(raw: Any, where: str) -> Step:
     if not isinstance(raw, dict):
-        raise BadRuns(f'{where} is no object; write one such as {{"tool": "search", "outcome": "ok"}}')
+        raise BadRuns(f"{where} is no object", 'write one such as {"tool": "search", "outcome": "ok"}')
     tool = raw.get("tool")
     if not isinstance(tool, str) or not tool:
-        raise BadRuns(f"{where}: tool is missing; name the tool that was called")
+        raise BadRuns(f"{where}: tool is missing", "name the tool that was called")
     return Step(
         tool=tool,
         outcome=OUTCOMES[_one_of(raw.get("outcome"), OUTCOMES, f"{where}: outcome")],
@@ -86,14 +91,14 @@ def _step(raw: Any, where: str) -> Step:
 def _one_of(value: Any, known: Mapping[str, Any] | tuple[str, ...], where: str) -> str:
     if not isinstance(value, str) or value not in known:
         shown = json.dumps(value)[:40] if isinstance(value, str | int | float | None) else type(value).__name__
-        raise BadRuns(f"{where} is {shown}; use one of {', '.join(known)}")
+        raise BadRuns(f"{where} is {shown}", f"use one of {', '.join(known)}")
     return value
 
 
 def _hash(raw: Mapping[str, Any], name: str, where: str) -> str | None:
     value = raw.get(name)
     if value is not None and not isinstance(value, str):
-        raise BadRuns(f"{where}: {name} is no text; write the hash, or null where there is none")
+        raise BadRuns(f"{where}: {name} is no text", "write the hash, or null where there is none")
     return value
 
 
@@ -102,5 +107,5 @@ def _amount(raw: Mapping[str, Any], name: str, where: str) -> float:
     if value is None:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise BadRuns(f"{where}: {name} is no amount; write a number from 0, or null where it is not known")
+        raise BadRuns(f"{where}: {name} is no amount", "write a number from 0, or null where it is not known")
     return float(min(value, 1e15))
