@@ -9,19 +9,21 @@ from controlplane.models.circuit import Circuit, Transition
 
 
 class AlertChannel(models.Model):
-    """Where alerts of an environment go. `target` is an address; what must stay secret is encrypted."""
+    """Where alerts of an environment go. `target` is shown: an address, or a name. What lets in is encrypted."""
 
     class Kind(models.TextChoices):
         """One notifier a kind, in workers.notifiers."""
 
-        WEBHOOK = "webhook"
-        EMAIL = "email"
+        WEBHOOK = "webhook", "Webhook"
+        EMAIL = "email", "E-mail"
+        SLACK = "slack", "Slack"
+        PAGERDUTY = "pagerduty", "PagerDuty"
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="channels")
     kind = models.CharField(max_length=20, choices=Kind.choices)
     name = models.CharField(max_length=100)
     target = models.CharField(max_length=500)
-    secret = models.TextField(blank=True, help_text="encrypted signing secret, write-only")
+    secret = models.TextField(blank=True, help_text="encrypted, write-only: what signs, or lets in")
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)

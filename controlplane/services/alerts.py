@@ -1,6 +1,7 @@
 """Telling people, once: a transition row is the outbox, a delivery is one message to one channel."""
 
 import random
+import re
 import secrets as randomness
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -245,20 +246,22 @@ def save_channel(
 ) -> tuple[AlertChannel, str]:
     """Make a channel or change one. A webhook's new signing secret is returned once, and never shown again.
 
-    `secret` None keeps the stored one, or makes one for a new webhook.
+    `secret` None keeps the stored one, or makes one for a new webhook. For Slack it is the incoming webhook's address,
+    for PagerDuty the integration key; both are the user's own and are not returned.
     """
+    fresh = channel is None or channel.kind != kind
     _check_target(kind, target)
+    _check_secret(kind, secret, fresh)
     if not name.strip():
         raise Refused("bad_field", "the name is missing", "name the people who read this channel", "name")
-    fresh = channel is None or channel.kind != kind
-    shown = secret or (randomness.token_urlsafe(32) if fresh and kind == Kind.WEBHOOK and secret is None else "")
+    made = randomness.token_urlsafe(32) if fresh and kind == Kind.WEBHOOK and secret is None else None
     row = channel or AlertChannel(environment=environment, created_at=now, created_by=actor)
     row.kind, row.name, row.target, row.enabled = kind, name.strip()[:100], target, enabled
-    if shown or fresh:
-        row.secret = secrets.seal(shown)
+    if made or secret or fresh:
+        row.secret = secrets.seal(made or secret or "")
     row.save()
     _audit(actor, "save_channel", row, {"kind": kind, "enabled": enabled})
-    return row, shown
+    return row, made or (secret or "" if kind == Kind.WEBHOOK else "")
 
 
 @transaction.atomic
@@ -272,19 +275,44 @@ def remove_channel(*, channel: AlertChannel, actor: str) -> None:
 def _check_target(kind: str, target: str) -> None:
     if len(target) > 500:
         raise Refused("bad_field", "the address is too long", "use at most 500 characters", "target")
-    if kind == Kind.WEBHOOK:
-        try:
-            web_address(target, "target")
-        except BadSpec as bad:
-            raise Refused("bad_field", bad.message, bad.mend, bad.field) from None
-        egress.demand_reachable(target, field="target")
-    elif kind == Kind.EMAIL:
-        try:
-            validate_email(target)
-        except ValidationError:
-            raise Refused("bad_field", "this is not an e-mail address", "write it as name@host", "target") from None
-    else:
-        raise Refused("bad_field", "no such kind of channel", f"use one of {', '.join(Kind.values)}", "kind")
+    match kind:
+        case Kind.WEBHOOK | Kind.PAGERDUTY:
+            _check_web_address(target, "target")
+        case Kind.EMAIL:
+            try:
+                validate_email(target)
+            except ValidationError:
+                raise Refused("bad_field", "this is not an e-mail address", "write it as name@host", "target") from None
+        case Kind.SLACK:
+            if not target.strip() or "://" in target:
+                raise Refused(
+                    "bad_field", "this is shown to everyone", "name the Slack channel here, such as #oncall", "target"
+                )
+        case _:
+            raise Refused("bad_field", "no such kind of channel", f"use one of {', '.join(Kind.values)}", "kind")
+
+
+def _check_secret(kind: str, secret: str | None, fresh: bool) -> None:
+    """What lets in must be there from the start, and be of the shape that its service gives out."""
+    if kind not in (Kind.SLACK, Kind.PAGERDUTY) or (secret is None and not fresh):
+        return
+    if not secret:
+        wanted = "the incoming webhook's address" if kind == Kind.SLACK else "the service's integration key"
+        raise Refused("bad_field", "this channel has no secret", f"give {wanted}", "secret")
+    if kind == Kind.SLACK:
+        _check_web_address(secret, "secret")
+    elif not re.fullmatch(r"[0-9A-Za-z]{20,64}", secret):
+        raise Refused(
+            "bad_field", "this is no integration key", "copy the key of an Events API v2 integration", "secret"
+        )
+
+
+def _check_web_address(address: str, field: str) -> None:
+    try:
+        web_address(address, field)
+    except BadSpec as bad:
+        raise Refused("bad_field", bad.message, bad.mend, bad.field) from None
+    egress.demand_reachable(address, field=field)
 
 
 def _audit(actor: str, action: str, channel: AlertChannel, detail: dict[str, Any]) -> None:

@@ -76,12 +76,23 @@ class ChannelForm(forms.Form):
     kind = forms.ChoiceField(choices=AlertChannel.Kind.choices)
     name = forms.CharField(max_length=100, help_text="The people who read it, such as: search team.")
     target = forms.CharField(
-        label="Address", max_length=500, help_text="https://… for a webhook, name@host for e-mail."
+        label="Address",
+        max_length=500,
+        help_text="https://… for a webhook; name@host for e-mail; #oncall or the like for Slack; "
+        "https://events.pagerduty.com/v2/enqueue for PagerDuty.",
+    )
+    secret = forms.CharField(
+        required=False,
+        max_length=500,
+        empty_value=None,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="The incoming webhook's address for Slack, the integration key for PagerDuty. Leave it empty for a "
+        "webhook: one is made. Stored encrypted, never shown again.",
     )
 
 
 class ChannelEdit(ChannelForm):
-    """A channel as it stands."""
+    """A channel as it stands; an empty secret keeps the stored one."""
 
     enabled = forms.BooleanField(required=False, label="Switched on")
 

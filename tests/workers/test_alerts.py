@@ -12,7 +12,7 @@ from controlplane.services.errors import Refused
 from tests.factories import NOON, cast, dependency
 from tests.workers.receiver import STORES_THEN_HANGS, MailServer, Receiver, proves
 from tests.workers.vendor import cut, hang, reply, reset
-from workers.notifiers import webhook
+from workers.notifiers import posting
 from workers.tasks.alerts import run_deliveries
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def receiver():
 @pytest.fixture
 def impatient(monkeypatch):
     """For receivers that hang; long enough for a busy machine to be answered by the others."""
-    monkeypatch.setattr(webhook.send, "__kwdefaults__", {"time_limit_s": 1.0})
+    monkeypatch.setattr(posting, "TIME_LIMIT_S", 1.0)
 
 
 def channel(stage, target, **more):

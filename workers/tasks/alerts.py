@@ -11,8 +11,11 @@ from controlplane.selectors.networks import allowed_networks
 from controlplane.services import alerts
 from controlplane.services.alerts import Message, Result
 from workers import database
-from workers.notifiers import email, webhook
+from workers.notifiers import email, pagerduty, slack, webhook
 from workers.way_out import way_out
+
+Kind = AlertChannel.Kind
+OVER_HTTP = {Kind.WEBHOOK: webhook.send, Kind.SLACK: slack.send, Kind.PAGERDUTY: pagerduty.send}
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +36,9 @@ async def _send(message: Message, networks: tuple[egress.Network, ...]) -> Resul
     if message.problem:
         return Result(message.problem, final=True)
     try:
-        if message.kind == AlertChannel.Kind.EMAIL:
+        if message.kind == Kind.EMAIL:
             return await background.in_thread(lambda: email.send(message))
-        return await webhook.send(message, way_out(networks))
+        return await OVER_HTTP[Kind(message.kind)](message, way_out(networks))
     except Exception as error:
         log.exception("a notifier failed", delivery=str(message.id))
         return Result(f"our own fault ({type(error).__name__}): the log of the Celery worker says more")

@@ -23,7 +23,9 @@ KINDS = AlertChannel.Kind.values
 class ChannelOut(serializers.ModelSerializer[AlertChannel]):
     """Where alerts go; its secret is never shown."""
 
-    signed = serializers.SerializerMethodField(help_text="Whether a secret is stored that signs each message.")
+    signed = serializers.SerializerMethodField(
+        help_text="Whether a secret is stored that signs each message, or lets it in."
+    )
 
     class Meta:
         model = AlertChannel
@@ -40,7 +42,11 @@ class ChannelCreate(Said):
     kind = Choice(choices=KINDS)
     name = Text(max_length=100)
     target = Text(max_length=500)
-    secret = Text(max_length=200, required=False)
+    secret = Text(
+        max_length=500,
+        required=False,
+        help_text="Slack: the incoming webhook's address. PagerDuty: the integration key.",
+    )
     enabled = Flag(default=True)
 
 
@@ -49,7 +55,7 @@ class ChannelEdit(Said):
 
     name = Text(max_length=100)
     target = Text(max_length=500)
-    secret = Text(max_length=200)
+    secret = Text(max_length=500)
     enabled = Flag()
 
 
@@ -57,7 +63,7 @@ class MadeChannelOut(serializers.Serializer[Any]):
     """A new channel, and the secret that signs its messages, shown this once."""
 
     channel = ChannelOut()
-    secret = serializers.CharField(allow_blank=True, help_text="Empty for e-mail.")
+    secret = serializers.CharField(allow_blank=True, help_text="A webhook's only; else empty.")
 
 
 class Channels(Many):
