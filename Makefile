@@ -6,7 +6,7 @@ PYTEST_ARGS ?= -q -n auto --maxprocesses 4 --dist loadfile
 # Tests in a process of their own: a database as migrated, no transactions beside theirs; a browser, whose loop is in the way.
 APART := tests/controlplane/services/test_partitions.py tests/controlplane/rollups tests/e2e
 # Modules that the benches share.
-BENCH_PARTS := __init__ bare sdk_others sdk_tools stage vendor
+BENCH_PARTS := __init__ bare sdk_others sdk_tools seed stage vendor
 COMPILE := $(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .DEFAULT_GOAL := help

@@ -3,7 +3,8 @@
     python -m bench.pages_500 [--circuits 500] [--workers 3] [--every 10] [--times 15]
 
 Through the whole of Django (middleware, session, templates) by its test client, in one process and one run; three
-circuits are open and two runs in twenty degraded. Goals: Circuit at most twice, Board at most four times the empty one.
+circuits are open and two runs in twenty degraded. Goals: Circuit at most twice, Board at most twice the empty one
+with its cells kept from the page before (four times with none).
 The empty pages are taken before the database is filled and again in turn with the full ones; of each page the best
 counts, since a noisy moment makes any slower and none faster.
 """
@@ -22,18 +23,16 @@ def main() -> None:
     arguments = _arguments()
     stage.servers()
     from django.test import Client
-    from django.test.utils import setup_test_environment
 
     from controlplane import clock
     from tests import factories
 
-    setup_test_environment()
-    _plain_static_files()
+    _as_served()
     now = clock.now()
     empty, full = stage.Fleet("empty", now), stage.Fleet("full", now, arguments.workers)
     empty.circuits(1)
     bare = stage.Fleet("bare", now)
-    client = Client()
+    client = Client(headers={"Accept-Encoding": "gzip"})
     client.force_login(factories.person("ann", factories.Role.VIEWER), "controlplane.permissions.RoleBackend")
     empty_pages = {
         "board, empty": f"/?environment={bare.environment.slug}",
@@ -64,9 +63,11 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _plain_static_files() -> None:
+def _as_served() -> None:
+    """Templates are rendered as for people: a test environment would copy the context of each."""
     from django.conf import settings
 
+    settings.ALLOWED_HOSTS.append("testserver")
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
 
 
@@ -111,7 +112,7 @@ def _report(figures: dict[str, float], circuits: int, rows: int) -> None:
     print(f"{circuits} circuits, {rows} observations in an hour; milliseconds of server time, best")
     for name, took in figures.items():
         print(f"  {name:20} {took:8.1f}")
-    print(f"  board,   full : empty  {figures['board, full'] / figures['board, empty']:6.2f}   (goal: at most 4)")
+    print(f"  board,   full : empty  {figures['board, full'] / figures['board, empty']:6.2f}   (goal: at most 2)")
     print(f"  circuit, full : empty  {figures['circuit, full'] / figures['circuit, empty']:6.2f}   (goal: at most 2)")
 
 

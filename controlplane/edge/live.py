@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from dataclasses import dataclass
 from importlib import import_module
@@ -118,7 +119,8 @@ async def _signal(hub: Hub, threads: Threads, watcher: Watcher, asked: _Asked, s
 
 async def _changed(watcher: Watcher) -> bool:
     try:
-        await asyncio.wait_for(watcher.changed.wait(), HEARTBEAT_S)
+        async with asyncio.timeout(HEARTBEAT_S):  # no task of its own, as wait_for makes one
+            await watcher.changed.wait()
     except TimeoutError:
         return False
     watcher.changed.clear()
@@ -131,9 +133,13 @@ async def _tell(hub: Hub, watcher: Watcher, send: Send, told: _Told) -> _Told:
     A page fetches what is newer than itself. News that no version tells come without one: fetch all the same.
     """
     known = _Told(hub.version(watcher.environment_id), hub.activity(watcher.environment_id))
-    news = {"activity": known.activity}
-    if known.version != told.version:
-        await streaming.write(send, event("changed", {"version": known.version, **news}))
-    elif known != told:
-        await streaming.write(send, event("changed", news))
+    if known != told:
+        await streaming.write(send, _event(known, moved=known.version != told.version))
     return known
+
+
+@functools.lru_cache(maxsize=64)
+def _event(known: _Told, *, moved: bool) -> bytes:
+    """Written once for all who hear the same."""
+    news = {"activity": known.activity}
+    return event("changed", {"version": known.version, **news} if moved else news)
