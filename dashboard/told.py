@@ -26,7 +26,7 @@ def notice(run: Run, published: Published) -> str | None:
 
 def preview(tool: Tool, published: Published) -> str | None:
     """The notice of a run that lost this one tool to failures, at its fourth step."""
-    behind = tool.dependencies.order_by("slug").values_list("slug", flat=True).first()
+    behind = min((each.slug for each in tool.dependencies.all()), default=None)
     lost = {"tool": tool.name, "cause": Signal.CONSECUTIVE_FAILURES.value, "step": 4, "dependency": behind}
     return words([_loss(lost, tool, published)])
 
