@@ -201,6 +201,23 @@ def test_so_is_one_that_a_class_or_the_environment_would_give(cast):
     assert refused.value.field == "run.model_text"
 
 
+@pytest.mark.parametrize(("level", "field"), [("tool", "model_text"), ("environment", "run.user_text")])
+def test_a_variable_that_there_is_not_is_refused_by_its_field(cast, level, field):
+    values = {"model_text": "Ask {fallbak}."} if level == "tool" else {"run": {"user_text": "Ask {fallbak}."}}
+    with pytest.raises(Refused) as refused:
+        _publish(cast, level, values, tool=cast.tools["web_search"] if level == "tool" else None)
+
+    assert refused.value.field == field
+    assert "{fallbak}" in refused.value.message and "{fallback}" in refused.value.mend
+
+
+def test_a_text_invites_a_call_also_around_a_variable(cast):
+    with pytest.raises(Refused) as refused:
+        _publish(cast, "tool", {"model_text": "Try {tool} again."}, tool=cast.tools["web_search"])
+
+    assert refused.value.field == "model_text"
+
+
 def test_a_text_that_forbids_it_passes(cast):
     text = "Do not call it again. Answer from what you have."
     _publish(cast, "tool", {"model_text": text}, tool=cast.tools["web_search"], approved_by="ada")
