@@ -289,3 +289,18 @@ def test_one_tool_costs_a_bounded_number_of_queries(cast, as_, django_assert_num
 
     with django_assert_num_queries(13):
         client.get(to("tool", "web_search"))
+
+
+def test_a_tool_that_no_failure_withdraws_says_so_on_its_page_and_in_the_list(cast, as_):
+    client, tool = as_(cast.ann), cast.tools["db_lookup"]
+    own, listed = to("tool", tool.name), reverse("dashboard:tools") + "?environment=prod"
+
+    def said():
+        return "never withdrawn" in client.get(own).content.decode(), ">never<" in client.get(listed).content.decode()
+
+    assert said() == (False, False)
+    policies.publish(
+        environment=cast.prod, level="tool", tool=tool, values={"never_open": True}, reason="the run is lost without",
+        actor="petra", approved_by="ann", now=NOON,
+    )  # fmt: skip
+    assert said() == (True, True)

@@ -466,6 +466,23 @@ def test_a_supplied_state_is_the_only_measure_from_then_on():
     assert run(replace(STALL, no_progress_steps=None)).state("s0", tool="search", step=0) == ()
 
 
+def test_the_tool_called_last_answers_for_a_state_that_stands_still():
+    state = run(STALL)
+    state.state("s0", step=0)
+    record(state, OK, tool="lookup", fingerprint="f", result="r")
+    found = [state.state("s0", step=step) for step in range(1, 7)]
+    assert [trip.tools for trips in found for trip in trips] == [("lookup",)]
+
+
+def test_a_state_that_stands_still_before_any_call_takes_no_tool_and_may_end_the_run():
+    state = run(STALL)
+    assert [state.state("s0", step=step) for step in range(9)] == [()] * 9
+    ending = run(replace(STALL, no_progress_action=Action.END_RUN))
+    for step in range(7):
+        ending.state("s0", step=step)
+    assert (ending.ended.signal, dict(ending.withdrawn)) == (Signal.NO_PROGRESS, {})
+
+
 # -- unknown tools
 
 

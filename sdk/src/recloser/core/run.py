@@ -32,6 +32,7 @@ class RunState:
         "_budget",
         "_circles",
         "_dependencies",
+        "_latest",
         "_policy",
         "_serial",
         "_short_at",
@@ -66,6 +67,8 @@ class RunState:
         self._circles = Circles(cycles) if cycles is not None else None
         watched = policy.no_progress_steps is not None and policy.no_progress_delivery is not Delivery.OFF
         self._standstill = Standstill() if watched else None
+        self._latest: Tool | None = None
+        """The tool called last, where standing still is watched."""
         self._unknown: set[Hashable] = set()
         self._told: set[Signal] = set()
         self._serial = 0
@@ -190,10 +193,12 @@ class RunState:
         if self._circles is not None and (names := self._circles.saw(tool, fingerprint, result)):
             self._oscillated(entry, names, step, found)
         still = self._standstill
-        if still is not None and not still.supplied:
-            count = still.call(own_step, True, result)
-            if self._told or count >= (self._policy.no_progress_steps or 0):
-                self._judge_standstill(entry, count, step, found)
+        if still is not None:
+            self._latest = entry
+            if not still.supplied:
+                count = still.call(own_step, True, result)
+                if self._told or count >= (self._policy.no_progress_steps or 0):
+                    self._judge_standstill(entry, count, step, found)
         return tuple(found) if found else NOTHING
 
     def _own_step(self) -> Hashable:
@@ -343,6 +348,7 @@ class RunState:
         progress: bool | None,
         found: list[RunDecision],
     ) -> None:
+        self._latest = entry
         if progress is not None:
             count = still.moved(own_step, progress)
         elif not still.supplied:
@@ -364,11 +370,15 @@ class RunState:
             delivery=policy.no_progress_delivery,
         )  # fmt: skip
 
-    def state(self, fingerprint: Hashable, *, tool: str, step: int) -> tuple[RunDecision, ...]:
-        """The agent's own state after a step; from now on this alone says what is progress."""
+    def state(self, fingerprint: Hashable, *, step: int, tool: str | None = None) -> tuple[RunDecision, ...]:
+        """The agent's own state after a step; from now on this alone says what is progress.
+
+        `tool` is the one to answer for it; None: the one called last. Where none was, no tool can be lost to it.
+        """
         found: list[RunDecision] = []
         if self._standstill is not None:
-            entry = self._tools.get(tool) or self._stranger(tool)
+            named = None if tool is None else self._tools.get(tool) or self._stranger(tool)
+            entry = named or self._latest or Tool("", self.default, False)
             self._judge_standstill(entry, self._standstill.state(step, fingerprint), step, found)
         return tuple(found)
 

@@ -93,7 +93,7 @@ class Tool:
 
     def can_be_lost(self, signal: Signal) -> bool:
         """Whether this signal may still take the tool from the run."""
-        return self.withdrawn is None and self.is_exposed(signal)
+        return self.withdrawn is None and self.name != "" and self.is_exposed(signal)
 
 
 def _on(delivery: Delivery, limit: Limit | None) -> Limit | None:
