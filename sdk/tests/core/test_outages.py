@@ -77,9 +77,10 @@ def test_a_history_that_ends_while_down_closes_nothing():
     assert (told["episodes"], told["closings"], told["episodes_missed"], told["lockouts"]) == (1, 0, 0, 1)
 
 
-def test_the_same_seed_draws_the_same_jitter():
+def test_the_policy_scales_the_callers_draw():
     checks = history((0, "up"), (HOUR, "down"), (3 * HOUR, "up"))
-    assert replayed(checks, seed=7) == replayed(checks, seed=7)
+    early, late = (replayed(checks, jitter=lambda draw=draw: draw).probes for draw in (-1.0, 0.0))
+    assert early > late
 
 
 def test_nothing_at_all_is_no_outage():

@@ -7,9 +7,8 @@ calls and the probes are synthetic; `ASSUMPTIONS` says how, and whoever prints a
 from __future__ import annotations
 
 import math
-import random
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,21 +123,28 @@ def _check(check: Any, where: str) -> tuple[float, str]:
 
 
 def replayed(
-    history: Mapping[str, Any], policy: CircuitPolicy | None = None, *, degraded_counts: bool = False, seed: int = 0
+    history: Mapping[str, Any],
+    policy: CircuitPolicy | None = None,
+    *,
+    degraded_counts: bool = False,
+    jitter: Callable[[], float] = lambda: 0.0,
 ) -> Figures:
-    """One history's figures under `policy`, by default the built-in one. Raises `BadHistory`."""
+    """One history's figures under `policy`, by default the built-in one. Raises `BadHistory`.
+
+    `jitter` draws from -1 to 1; the policy scales it.
+    """
     found = episodes(history.get("checks"), degraded_counts=degraded_counts)
     last = float(history["checks"][-1][0]) if history["checks"] else 0.0
-    return _Player(found, last, policy or CircuitPolicy(), random.Random(seed)).play()  # noqa: S311 draws jitter, keeps no secret
+    return _Player(found, last, policy or CircuitPolicy(), jitter).play()
 
 
 class _Player:
     """One dependency's circuit from outage to outage; between them nothing happens, and nothing is played."""
 
-    def __init__(self, found: list[Episode], last: float, policy: CircuitPolicy, chance: random.Random) -> None:
+    def __init__(self, found: list[Episode], last: float, policy: CircuitPolicy, jitter: Callable[[], float]) -> None:
         self._episodes = found
         self._last = last
-        self._fleet = Fleet(lambda name: policy, lambda tool: (DEPENDENCY,), jitter=lambda: chance.uniform(-1.0, 1.0))
+        self._fleet = Fleet(lambda name: policy, lambda tool: (DEPENDENCY,), jitter=jitter)
         self._figures = Figures(episodes=len(found))
         self._at = -math.inf
 
