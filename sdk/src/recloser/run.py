@@ -29,7 +29,7 @@ from recloser.config_sync import Config, Snapshot, ToolRule
 from recloser.core.budget import Baseline, Reservation, Spend
 from recloser.core.degrade import Degradation, MissingTool, block_of, degradation, disclosed, disclosure
 from recloser.core.ending import NO_VIABLE_PATH, Lost, dead_end, passed_on
-from recloser.core.fingerprint import call_key, result_fingerprint, result_key, short_key, told
+from recloser.core.fingerprint import SHORT, call_key, result_fingerprint, result_key, short_key, told
 from recloser.core.policy import RunPolicy
 from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
 from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
@@ -844,7 +844,10 @@ class Run:
     def _compared(self, tap: Tap, step: int | None, key: str | None, began: float, result: Any, ended: float) -> Any:
         """Count a call that went well, and judge whether it brought anything new."""
         try:
-            content = result_key(result, self._salt)
+            if type(result) is str and len(result) <= SHORT:  # as `result_key` has it, without the price of asking it
+                content: str | None = "=" + result.strip()
+            else:
+                content = result_key(result, self._salt)
             with self._lock:
                 decisions = NOTHING if self._result is not None else self._state.worked(tap.name, step, key, content)
             seen = self._seen
