@@ -145,6 +145,11 @@ class GuardedTransport(httpx.AsyncHTTPTransport):
         )
 
 
+def authorities() -> str:
+    """A file of the authorities that we trust, for those who can use no context: the system's, else the usual ones."""
+    return ssl.get_default_verify_paths().cafile or certifi.where()
+
+
 @functools.cache
 def tls_context(*protocols: str) -> ssl.SSLContext:
     """The system's authorities and the usual public ones; made once a process, it takes longer than a request.

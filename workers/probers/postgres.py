@@ -2,13 +2,10 @@
 
 import asyncio
 import math
-import os
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import certifi
 import httpcore
 import psycopg
 from psycopg import sql, waiting
@@ -17,8 +14,12 @@ from recloser.core.probe import Fault
 
 from controlplane.masking import MASK
 from controlplane.probe_spec.postgres import PostgresSpec
+from workers import egress
 from workers.egress import BODY_CAP, GuardedBackend
 from workers.probers.answer import Fell, Findings, Unmet
+
+NOWHERE = "/nonexistent/recloser"
+"""For files that libpq would otherwise look for in the home of whoever runs this."""
 
 SSL_MODES = {"verify": "verify-full", "encrypt": "require", "off": "disable"}
 _CERTIFICATE = ("certificate", "root certificate", "does not match host name")
@@ -73,11 +74,11 @@ def _parameters(
         "dbname": spec.database,
         "user": spec.user,
         "password": secrets.get("password") or "",
-        "passfile": os.devnull,
+        "passfile": NOWHERE,
         "sslmode": SSL_MODES[spec.tls],
-        "sslrootcert": ssl.get_default_verify_paths().cafile or certifi.where(),
-        "sslcert": os.devnull,
-        "sslkey": os.devnull,
+        "sslrootcert": egress.authorities(),
+        "sslcert": NOWHERE,
+        "sslkey": NOWHERE,
         "gssencmode": "disable",
         "client_encoding": "utf8",
         "options": "",
