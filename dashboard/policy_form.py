@@ -17,13 +17,15 @@ LONG_TEXT = 200
 TOOL_GROUPS: Mapping[str, tuple[str, ...]] = {
     "Without this tool": ("degraded_behaviour", "fallback_tool", "model_text", "user_text"),
     "Failures in a run": (
-        "consecutive_failures", "consecutive_failures_action", "short_run_steps", "short_run_consecutive_failures",
-        "dependency_consecutive_failures", "never_open",
+        "consecutive_failures", "consecutive_failures_action", "consecutive_failures_delivery", "short_run_steps",
+        "short_run_consecutive_failures", "dependency_consecutive_failures", "never_open",
     ),
-    "Rejected arguments": ("semantic_failures", "semantic_failures_action", "semantic_remove_after"),
+    "Rejected arguments": (
+        "semantic_failures", "semantic_failures_action", "semantic_remove_after", "semantic_failures_delivery",
+    ),
     "The same call again": (
-        "identical_calls", "identical_calls_action", "identical_calls_exempt", "ignored_args", "casefold_args",
-        "repeat_at_once", "retry_ambiguous",
+        "identical_calls", "identical_calls_action", "identical_calls_delivery", "identical_calls_exempt",
+        "ignored_args", "casefold_args", "repeat_at_once", "retry_ambiguous",
     ),
 }  # fmt: skip
 CIRCUIT_GROUPS: Mapping[str, tuple[str, ...]] = {
