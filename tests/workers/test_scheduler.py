@@ -177,7 +177,7 @@ def test_housekeeping_is_done_at_once_and_then_now_and_then(stage, scheduler, mo
 
     assert sorted(done) == ["abandon_lost", "make_ahead"]
     handed_on = [chore for task, chore, _ in scheduler.handoff.given if task == "run_chores"]
-    assert sorted(handed_on) == ["add up runs", "drop partitions", "judge by rows", "prune", "roll up"]
+    assert sorted(handed_on) == ["add up runs", "baselines", "drop partitions", "judge by rows", "prune", "roll up"]
 
 
 def test_a_celery_worker_does_every_chore_and_one_that_fails_stops_no_other(stage, monkeypatch):
