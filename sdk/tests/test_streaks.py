@@ -69,13 +69,13 @@ def test_six_flushes_of_one_step_and_the_successes_between_steps(plane, connect)
         assert client.flush(5)
     parts = [part for part in plane.stored("observations") if part["tool"] == "search"]
     assert len(parts) >= 6
-    assert streak_of(parts) == 2 == client.breakers._own["search"].window.streak
+    assert streak_of(parts) == 2 == client.breakers._own.get("search").window.streak
 
     run.call("search", {"k": 9}, working)
     run.call("search", {"k": 10}, failing)
     assert client.flush(5)
     parts = [part for part in plane.stored("observations") if part["tool"] == "search"]
-    assert streak_of(parts) == 1 == client.breakers._own["search"].window.streak
+    assert streak_of(parts) == 1 == client.breakers._own.get("search").window.streak
 
 
 def test_the_steps_of_a_streak_are_a_bounded_number_and_the_latest():

@@ -1,4 +1,4 @@
-"""A question or an escalation of a run reaches people: from the SDK's batch to the webhook."""
+"""A question or an escalation of a run reaches people, from its report to the webhook."""
 
 import uuid
 from datetime import timedelta

@@ -24,6 +24,7 @@ from recloser.config_sync import Copy, DependencyRule, Documents, Pulse, Source,
 from recloser.count import Counter, Line
 from recloser.errors import BadAddress, BadDocument
 from recloser.link import Link, Pace
+from recloser.memory import Memory
 from recloser.outbox import Outbox, new_id
 from recloser.override import Forced, OverrideFile
 from recloser.report import RunReport, TripReport
@@ -335,7 +336,7 @@ class Client:
         if self.threadless and link is not None:
             link.errand(self.budget_s, insist=False, documents=False)
 
-    def counted(self, run: Run, *, with_log: bool) -> tuple[float, list[Line]]:
+    def counted(self, run: Memory, *, with_log: bool) -> tuple[float, list[Line]]:
         """What has been counted of a run so far."""
         with self.lock:
             return run.tool_seconds, list(run.log) if with_log else []

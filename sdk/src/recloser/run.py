@@ -4,19 +4,16 @@ The short way through `call` and `acall` is a `Tap`. Where no rule compares a to
 it leaves, and holds no lock. Under the built-in policy calls are compared (`identical_calls`): then it makes a key of
 the arguments and one of the result too, and holds the run's own lock while each is looked up.
 
-Everything else goes through `_Ticket`s: asked for before a call, handed back after it, so that loops which dispatch by
+Everything else goes through `Ticket`s: asked for before a call, handed back after it, so that loops which dispatch by
 themselves are served by the same rules. No lock is held during a call.
-Lock order: the client's, then the run's; whoever holds a run's lock never asks for the client's.
+What a run holds is in `memory`, what it tells in `telling`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from types import CoroutineType, TracebackType
@@ -25,22 +22,19 @@ from typing import TYPE_CHECKING, Any
 from recloser import calls, classify, given, notices
 from recloser.calls import CallTimeout
 from recloser.classify import FLAT, Classifier, Reading
-from recloser.config_sync import Config, Snapshot, ToolRule
-from recloser.core.budget import Baseline, Reservation, Spend
-from recloser.core.degrade import Degradation, MissingTool, block_of, degradation, disclosed, disclosure
-from recloser.core.ending import NO_VIABLE_PATH, Lost, dead_end, passed_on
-from recloser.core.fingerprint import SHORT, call_key, result_fingerprint, result_key, short_key, told
-from recloser.core.policy import RunPolicy
-from recloser.core.run import NOTHING, RunDecision, RunState, ToolRules
-from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope, Signal
-from recloser.count import Line
-from recloser.guard import Obstacle, Tap, needs_hashes, obstacle, untouched
+from recloser.config_sync import ToolRule
+from recloser.core.budget import Reservation, Spend
+from recloser.core.ending import dead_end
+from recloser.core.fingerprint import SHORT, call_key, result_fingerprint, result_key, short_key
+from recloser.core.run import NOTHING, RunDecision
+from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope
+from recloser.guard import Obstacle, Tap, obstacle, untouched
+from recloser.memory import RunResult, Ticket
 from recloser.outbox import new_id
-from recloser.report import MAX_STEP_LINES, RunReport, TripReport
-from recloser.wire import text_of, wire_id
+from recloser.telling import Telling
 
 if TYPE_CHECKING:
-    from recloser.client import Client
+    pass
 
 log = logging.getLogger("recloser")
 
@@ -48,112 +42,15 @@ OK = Outcome.OK
 FOLD_AT = 400
 """So many finished calls may wait to be counted before a caller counts them itself: few enough that the garbage
 collector never looks at them, enough that counting them costs little each."""
-REPORT_EVERY_S = 10.0
 MOST_TICKETS = 10_000
-MOST_CHILDREN = 200
-MAX_MISSING = 200
-KEPT_SHARE = 20
-"""One healthy run in so many keeps its step log."""
 
 __all__ = ["CallTimeout", "Run", "RunResult"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended: for the caller, beside the text."""
-
-    degraded: bool
-    block: Mapping[str, Any]
-    """The machine-readable form: what was missing, why, since which step, what replaced it."""
-    disclosure: str | None
-    """The sentence for the human reader; None for a healthy run."""
-    disclosed: bool
-    """The delivered text says it, or the consumer declared that it shows the block."""
-    end_cause: str | None
-    closing: str | None = None
-    """What a run that was ended says in the place of an answer: what was done, what could not be, who was told."""
-
-    def text_with_disclosure(self, text: str) -> str:
-        """The text, with the sentence added where it does not say so itself."""
-        return text if self.disclosed or not self.disclosure else f"{text.rstrip()}\n\n{self.disclosure}"
-
-
-class _Ticket:
-    """Leave for one call, from admission to its end."""
-
-    __slots__ = ("began", "call", "hashes", "name", "rule", "snapshot", "step", "test")
-
-    def __init__(self, name: str, rule: ToolRule, snapshot: Snapshot, step: int | None) -> None:
-        self.name = name
-        self.rule = rule
-        self.snapshot = snapshot
-        self.step = step
-        self.call: str | None = None
-        self.hashes = False
-        self.test: tuple[str, str] | None = None
-        self.began = 0.0
-
-
-class Run:
+class Run(Telling):
     """One task execution. Made by `Client.run`; safe to use from several threads."""
 
-    __slots__ = ("__dict__", "__weakref__", "_pulse", "_seen", "_step", "_taps")  # what a call reads is near
-
-    def __init__(
-        self,
-        client: Client,
-        *,
-        id: str,
-        task_kind: str | None,
-        step_limit: int | None,
-        token_budget: int | None,
-        cost_budget: float | None,
-        wall_clock_s: float | None,
-        parent: Run | str | None,
-        raise_errors: bool,
-    ) -> None:
-        self.id = id
-        self.task_kind = task_kind
-        self._parent = parent if isinstance(parent, Run) else None
-        self.parent_id = parent.id if isinstance(parent, Run) else None if parent is None else text_of(parent)
-        self.raise_errors = raise_errors
-        self.began_at = time.monotonic()
-        self.root_began_at: float = parent.root_began_at if isinstance(parent, Run) else self.began_at
-        self._client = client
-        self._life = client.life
-        self._documents = client.documents
-        self._breakers = client.breakers
-        self._pulse = client.pulse
-        self._seen = client.seen
-        self._lock = threading.Lock()
-        self._salt = os.urandom(16)
-        self._config = client.documents.snapshot.config
-        self._declared_limits = (step_limit, token_budget, cost_budget, wall_clock_s)
-        self._state = RunState(
-            {}, self._own_policy(), started_at=self.began_at, step_limit=step_limit, baseline=self._baseline()
-        )
-        self._step: int | None = None
-        self._declared: dict[str, None] = {}
-        self._rules: dict[str, tuple[Snapshot, ToolRule]] = {}
-        self._taps: dict[str, Tap] = {}
-        self._answered: list[str] = []
-        self._tickets: dict[str, list[_Ticket]] = {}
-        self._tickets_by_id: dict[str, _Ticket] = {}
-        self._children: dict[str, tuple[Degradation, list[dict[str, Any]]]] = {}
-        self._replaced_by: dict[str, str] = {}
-        self._lost_at: dict[str, float] = {}
-        self._told: set[tuple[str, str]] = set()
-        self._advice: list[RunDecision] = []
-        self._pathless = False
-        self._tokens, self._cost, self._model_seconds = 0, 0.0, 0.0
-        self._revision = 0
-        self._reported: tuple[Any, ...] | None = None
-        self._reported_at = self.began_at
-        self._result: RunResult | None = None
-        self._failure: str | None = None
-        # Owned by the client's lock, written when finished calls are counted.
-        self.log: deque[Line] = deque(maxlen=MAX_STEP_LINES)
-        self.tool_seconds = 0.0
+    __slots__ = ()
 
     def __enter__(self) -> Run:
         return self
@@ -229,17 +126,6 @@ class Run:
             self._model_seconds += seconds
         if decisions:
             self._tell(decisions, None)
-
-    @property
-    def end_cause(self) -> str | None:
-        """The signal that ended the run; None while it may go on."""
-        ended = self._state.ended
-        return None if ended is None else NO_VIABLE_PATH if self._pathless else _signal_name(ended)
-
-    @property
-    def steps(self) -> int:
-        """Model steps admitted so far."""
-        return self._step or 0
 
     # -- what the model is shown
 
@@ -398,13 +284,13 @@ class Run:
         """
         name = given.named(name)
         answer = self._leave(name, args, idempotency_key)
-        if not isinstance(answer, _Ticket):
+        if not isinstance(answer, Ticket):
             return answer
         with self._lock:
             self._keep(answer, id)
         return None
 
-    def _keep(self, ticket: _Ticket, id: Any) -> None:
+    def _keep(self, ticket: Ticket, id: Any) -> None:
         """Until `record`; of those that nobody comes back for, the oldest goes first."""
         if id is None:
             waiting = self._tickets.setdefault(ticket.name, [])
@@ -455,7 +341,7 @@ class Run:
             log.exception("recloser: a finished call could not be counted")
             return None
 
-    def _ended(self, name: str, id: Any, args: Any, now: float, seconds: float | None) -> _Ticket:
+    def _ended(self, name: str, id: Any, args: Any, now: float, seconds: float | None) -> Ticket:
         """The ticket of a call that the loop made; a new one where it was not asked for."""
         with self._lock:
             ticket = self._claimed(name, id)
@@ -467,7 +353,7 @@ class Run:
         ticket.began = now if seconds is None else now - given.amount(seconds)
         return ticket
 
-    def _claimed(self, name: str, id: str | None) -> _Ticket | None:
+    def _claimed(self, name: str, id: str | None) -> Ticket | None:
         """What `check` gave for this call; None where it was not asked."""
         if id is not None:
             return self._tickets_by_id.pop(given.key_of(id), None)
@@ -540,81 +426,6 @@ class Run:
             self._parent.child_ended(self.id, *told_up)
         return result
 
-    def child(self, block: Mapping[str, Any]) -> None:
-        """Take over the `block` of a child run that ended in another process: what it lacked, this run lacked, too."""
-        read = block_of(block)
-        id = block.get("run") if isinstance(block, Mapping) else None
-        if read.degraded:
-            missing = [
-                {"tool": item.tool, "cause": item.cause, "scope": item.scope.value, "step": item.step,
-                 "replaced_by": item.replaced_by, "refused": item.calls_refused}
-                for item in _all_items(read)
-            ]  # fmt: skip
-            self.child_ended(text_of(id) if id else new_id(), read, missing)
-
-    def child_ended(self, id: str, block: Degradation, missing: list[dict[str, Any]]) -> None:
-        """A child run had to do without something: so had this one, and its report says so."""
-        with self._lock:
-            if self._result is not None or len(self._children) >= MOST_CHILDREN:
-                return
-            self._children[id] = (block, [{"run": id, **entry} for entry in missing])
-        self._report()
-
-    def _conclude(self, text: str | None, shows_block: bool) -> RunResult:
-        block = self._block()
-        own_words = self._own_words(block)
-        sentence = disclosure(block, own_words) or None
-        said = disclosed(
-            "" if text is None else text_of(text), block, consumer_shows_block=shows_block, own_words=own_words
-        )
-        used = self._tools_used()
-        closing = None if block.ended_by is None else f"{_done(self.steps, used)} {sentence}"
-        return RunResult(block.degraded, self._readable(block, used), sentence, said, block.ended_by, closing)
-
-    def _own_words(self, block: Degradation) -> dict[str, str]:
-        """The product owner's sentences for the reader, by tool; a child's tools are spoken of in ours."""
-        replaced = {item.tool: item.replaced_by for item in block.items}
-        words = {}
-        for name, instead in replaced.items():
-            loss = self._loss(name, self._state.withdrawn[name])
-            loss = dataclasses.replace(loss, instead=instead or loss.instead)
-            words[name] = notices.said(loss.policy.user_text, loss) or ""
-        return words
-
-    def _tools_used(self) -> list[str]:
-        """The tools that brought something, as far back as the log goes."""
-        return list(dict.fromkeys(mark.name for mark, *_ in self.log if mark.outcome in SUCCESSES))
-
-    def _readable(self, block: Degradation, used: list[str]) -> dict[str, Any]:
-        """The block for whoever reads the result: with what was done, and where to ask why a tool was missing."""
-        whole = block.to_dict()
-        for item in whole["items"]:
-            item["why"] = self._client.why(self.id, item["tool"])
-        return {"run": self.id, **whole, "done": {"steps": self.steps, "tools": used}}
-
-    def _block(self) -> Degradation:
-        whole = degradation(self._state, replaced_by=self._replaced_by)
-        return dataclasses.replace(
-            whole,
-            items=tuple(item for item in whole.items if self._own(item.tool)),
-            children=tuple((id, block) for id, (block, _) in self._children.items()),
-            ended_by=self.end_cause,
-            handover=self._handover(),
-        )
-
-    def _handover(self) -> str | None:
-        """What people are told, where there is a control plane to tell them."""
-        if not self._client.tells:
-            return None
-        found = passed_on(self._lost(), self._state.ended)
-        return None if found is None else found.value
-
-    def _lost(self) -> list[Lost]:
-        """The tools of the run's own array that are gone, in the order in which they went."""
-        gone = sorted(self._state.withdrawn.items(), key=lambda one: self._lost_at.get(one[0], 0.0))
-        losses = [self._loss(name, lost) for name, lost in gone if self._own(name)]
-        return [Lost(loss.decision, loss.policy, loss.instead is not None) for loss in losses]
-
     def _end_without_path(self) -> None:
         """Something was lost: where that leaves no way on, the run ends on purpose."""
         if self._state.ended is not None:
@@ -628,50 +439,7 @@ class Run:
 
     # -- admission
 
-    def _ticket(self, name: str) -> _Ticket:
-        snapshot, rule = self._rule(name)
-        ticket = _Ticket(name, rule, snapshot, self._step)
-        ticket.hashes = needs_hashes(rule, snapshot)
-        return ticket
-
-    def _rule(self, name: str) -> tuple[Snapshot, ToolRule]:
-        """The tool's rule under the present snapshot; made known to the run's own breaker at first sight."""
-        snapshot = self._documents.snapshot
-        held = self._rules.get(name)
-        if held is None or held[0].config is not snapshot.config:
-            held = self._rules[name] = (snapshot, snapshot.config.tool(name))
-            self._state.declare(name, ToolRules(held[1].policy, tuple(one.name for one in held[1].dependencies)))
-        return snapshot, held[1]
-
-    def _own_policy(self) -> RunPolicy:
-        """The run's own limits: the policy's, and no more than the run declared."""
-        policy = self._config.run_policy
-        _, tokens, cost, wall_clock_s = self._declared_limits
-        return dataclasses.replace(
-            policy,
-            token_budget=given.least(policy.token_budget, tokens),
-            cost_budget=given.least(policy.cost_budget, cost),
-            wall_clock_s=given.least(policy.wall_clock_s, wall_clock_s),
-        )
-
-    def _follow_config(self) -> None:
-        """An edited policy holds for a run that has begun, too: from its next step on."""
-        config: Config = self._documents.snapshot.config
-        if config is not self._config:
-            self._config = config
-            self._state.follow(self._own_policy(), step_limit=self._declared_limits[0], baseline=self._baseline())
-
-    def _baseline(self) -> Baseline | None:
-        """What a healthy run of this kind of task spends; a run of no kind has nothing to be compared with."""
-        return self._config.baselines.get(self.task_kind) if isinstance(self.task_kind, str) else None
-
-    def _key(self, ticket: _Ticket, args: Any) -> str | None:
-        policy = ticket.rule.policy
-        if not ticket.hashes:
-            return None
-        return call_key(ticket.name, args, salt=self._salt, ignored=policy.ignored_args, casefold=policy.casefold_args)
-
-    def _ask(self, name: str, args: Any, idempotency_key: str | None) -> _Ticket | dict[str, Any]:
+    def _ask(self, name: str, args: Any, idempotency_key: str | None) -> Ticket | dict[str, Any]:
         """Leave for a call, or the result that stands in for it."""
         with self._lock:
             ticket = self._ticket(name)
@@ -686,7 +454,7 @@ class Run:
             return ticket
         return self._refuse(ticket, refused, found, now)
 
-    def _admitted(self, ticket: _Ticket, now: float, keyed: bool) -> RunDecision | None:
+    def _admitted(self, ticket: Ticket, now: float, keyed: bool) -> RunDecision | None:
         if self._result is not None or ticket.rule.policy.delivery is Delivery.OFF:
             lost = self._state.withdrawn.get(ticket.name)
             return lost if lost is not None and lost.scope is not Scope.RUN else None
@@ -719,7 +487,7 @@ class Run:
         if rule.policy.readmit:
             self._state.readmit(name, now=now, since=self._lost_at.get(name, now))
 
-    def _claim(self, ticket: _Ticket, found: Obstacle, now: float) -> RunDecision | None:
+    def _claim(self, ticket: Ticket, found: Obstacle, now: float) -> RunDecision | None:
         """Take the one testing call of the worker's breaker; where another run has it, the tool is gone here."""
         round_id = self._client.claim(found.dependency, now)
         if round_id is not None:
@@ -729,7 +497,7 @@ class Run:
             self._withdraw(ticket.name, found, now)
             return self._state.admit(ticket.name, ticket.call, ticket.step, now)
 
-    def _refuse(self, ticket: _Ticket, refused: RunDecision, found: Obstacle | None, now: float) -> dict[str, Any]:
+    def _refuse(self, ticket: Ticket, refused: RunDecision, found: Obstacle | None, now: float) -> dict[str, Any]:
         pulse = self._pulse.now
         self._seen.append(
             (None, ticket.rule, ticket.snapshot, self, ticket.step, now, now, Outcome.REJECTED, ticket.call, None, None)
@@ -749,7 +517,7 @@ class Run:
             self._remember(ticket, pulse, answer)
         return answer
 
-    def _remember(self, ticket: _Ticket, pulse: object, answer: dict[str, Any]) -> None:
+    def _remember(self, ticket: Ticket, pulse: object, answer: dict[str, Any]) -> None:
         """The same tool asked for again in the same step gets the same answer."""
         tap = Tap(ticket.name, ticket.rule, ticket.snapshot, pulse, self, answer=dict(answer))
         with self._lock:
@@ -773,12 +541,6 @@ class Run:
         """So many calls were answered from memory."""
         with self._lock:
             self._state.refuse(name, calls)
-
-    def _drop_taps(self) -> None:
-        """No call takes the short way any more, and what is under way does not end on it."""
-        for tap in self._taps.values():
-            tap.live = False
-        self._taps, self._answered = {}, []
 
     # -- calls that are compared
 
@@ -923,18 +685,18 @@ class Run:
             return answer
         return self._returned(asked, result, monotonic(), classifier)
 
-    def _leave(self, name: str, args: Any, idempotency_key: str | None) -> _Ticket | dict[str, Any] | None:
+    def _leave(self, name: str, args: Any, idempotency_key: str | None) -> Ticket | dict[str, Any] | None:
         """A ticket, the result that stands in for the call, or None where a mistake of ours leaves it unguarded."""
         try:
             asked = self._ask(name, args, idempotency_key)
         except Exception:
             log.exception("recloser: a call could not be guarded; it is made without")
             return None
-        if isinstance(asked, _Ticket):
+        if isinstance(asked, Ticket):
             asked.began = monotonic()
         return asked
 
-    def _raised(self, ticket: _Ticket, problem: BaseException) -> dict[str, Any] | None:
+    def _raised(self, ticket: Ticket, problem: BaseException) -> dict[str, Any] | None:
         """The result that answers for an exception; None where it must go on."""
         reading, decisions = classify.of_exception(problem, ticket.rule.policy), NOTHING
         try:
@@ -945,7 +707,7 @@ class Run:
             return None
         return self._answer(ticket, reading, decisions)
 
-    def _returned(self, ticket: _Ticket, result: Any, ended: float, classifier: Classifier | None) -> Any:
+    def _returned(self, ticket: Ticket, result: Any, ended: float, classifier: Classifier | None) -> Any:
         if type(result) is CoroutineType:
             return self._returned_later(ticket, result, classifier)
         try:
@@ -954,7 +716,7 @@ class Run:
             log.exception("recloser: a finished call could not be counted")
         return result
 
-    def _returned_later(self, ticket: _Ticket, result: Any, classifier: Classifier | None) -> Any:
+    def _returned_later(self, ticket: Ticket, result: Any, classifier: Classifier | None) -> Any:
         """An async tool came through `call`: it has not begun; it counts when whoever awaits it sees its end."""
         if ("", "async") not in self._told:
             self._told.add(("", "async"))
@@ -975,7 +737,7 @@ class Run:
 
     def _read(
         self,
-        ticket: _Ticket,
+        ticket: Ticket,
         outcome: Outcome | str | None,
         result: Any,
         error: BaseException | None,
@@ -991,7 +753,7 @@ class Run:
             return classify.of_status(status, policy)
         return classify.of_result(result, policy)
 
-    def _settle(self, ticket: _Ticket, reading: Reading, result: Any, ended: float) -> tuple[RunDecision, ...]:
+    def _settle(self, ticket: Ticket, reading: Reading, result: Any, ended: float) -> tuple[RunDecision, ...]:
         """Count one finished call everywhere it counts: this run, this worker, the fleet."""
         content = result_key(result, self._salt) if ticket.hashes and reading.outcome in SUCCESSES else None
         with self._lock:
@@ -1014,7 +776,7 @@ class Run:
             self._tell(decisions, ticket)
         return decisions
 
-    def _judge(self, ticket: _Ticket, reading: Reading, content: str | None, now: float) -> tuple[RunDecision, ...]:
+    def _judge(self, ticket: Ticket, reading: Reading, content: str | None, now: float) -> tuple[RunDecision, ...]:
         if ticket.rule.policy.delivery is Delivery.OFF:
             return NOTHING
         decisions = self._state.record(
@@ -1044,7 +806,7 @@ class Run:
                 self._drop_taps()
                 self._end_without_path()
 
-    def _shorten(self, ticket: _Ticket) -> None:
+    def _shorten(self, ticket: Ticket) -> None:
         """Nothing stands against the tool: its next calls take the short way, while all stays as it is."""
         pulse = self._pulse.now  # first this: whatever changes from here on makes the tap useless
         snapshot, breakers, name = self._documents.snapshot, self._breakers.open, ticket.name
@@ -1066,7 +828,7 @@ class Run:
             if lost not in self._replaced_by and self._rule(lost)[1].policy.fallback_tool == name:
                 self._replaced_by[lost] = name
 
-    def _answer(self, ticket: _Ticket, reading: Reading, decisions: tuple[RunDecision, ...]) -> dict[str, Any]:
+    def _answer(self, ticket: Ticket, reading: Reading, decisions: tuple[RunDecision, ...]) -> dict[str, Any]:
         with self._lock:
             lost = self._state.withdrawn.get(ticket.name)
             loss = None if lost is None else self._loss(ticket.name, lost)
@@ -1086,192 +848,9 @@ class Run:
         self._tell(decisions, None)
         return notices.unknown(name, known, decisions)
 
-    # -- what is told
 
-    def _tell(self, decisions: Iterable[RunDecision], ticket: _Ticket | None) -> None:
-        """Report each trip as it happens, and the run when it has begun to be degraded."""
-        now = time.monotonic()
-        for decision in decisions:
-            self._client.trip(self._trip(decision, ticket, now))
-            for name in decision.tools if decision.enforced else ():
-                self._warn(name, decision.signal)
-        if self._state.withdrawn or self._state.ended is not None:
-            self._report()
-
-    def _warn(self, name: str, signal: Signal | None) -> None:
-        """For the developer who reads the log: what is gone, and where to ask why."""
-        cause, where = "operator" if signal is None else signal.value, self._client.why(self.id, name)
-        more = "" if where is None else f"; why: {where}"
-        log.warning("recloser: run %s goes on without %s (%s)%s", wire_id(self.id), notices.named(name), cause, more)
-
-    def _tell_limit(self, decision: RunDecision) -> None:
-        """A limit is reached once; that every further step is refused is no news."""
-        key = ("", _signal_name(decision))
-        if key not in self._told:
-            self._told.add(key)
-            self._tell((decision,), None)
-
-    def _tell_once(self, decision: RunDecision, ticket: _Ticket) -> None:
-        """A call blocked at once is a trip of its own, told once per tool."""
-        key = (decision.tool, f"block:{decision.ambiguous}")
-        at_once = decision.threshold == 2 and decision.evidence == 2
-        if at_once and key not in self._told:
-            self._told.add(key)
-            self._client.trip(self._trip(decision, ticket, time.monotonic()))
-
-    def _trip(self, decision: RunDecision, ticket: _Ticket | None, now: float) -> TripReport:
-        assert decision.signal is not None
-        behind = ticket.rule.dependencies if ticket is not None else ()
-        dependency = decision.dependency or (behind[0].name if len(behind) == 1 else None)
-        return TripReport(
-            id=new_id(),
-            scope=decision.scope,
-            signal=decision.signal,
-            tool=decision.tool or None,
-            dependency=dependency,
-            run=self.id,
-            step=decision.step if decision.step is not None else self._step,
-            action=decision.action,
-            delivery=Delivery.ENFORCE if decision.enforced else Delivery.OBSERVE,
-            evidence={decision.signal.value: decision.evidence},
-            threshold={decision.signal.value: decision.threshold},
-            policy=ticket.rule.digest if ticket is not None else self._config.run_digest,
-            at=now,
-        )
-
-    def _report(self, *, last: bool = False) -> None:
-        """Tell the run as it stands, when what matters has changed."""
-        report = self.report(time.monotonic(), last=last, changed_only=not last)
-        if report is not None:
-            self._client.report(report, at_once=True)
-
-    def report(self, now: float, *, last: bool = False, changed_only: bool = False) -> RunReport | None:
-        """The next revision of this run's report; None where there is nothing new to tell, or this process may not."""
-        if not self._client.owns(self._life):
-            return None
-        tool_seconds, log = self._client.counted(self, with_log=last)
-        with self._lock:
-            if self._result is not None and not last:
-                return None
-            block = self._block()
-            marks = (block, self.end_cause)
-            if changed_only and (marks == self._reported or (self._reported is None and not block.degraded)):
-                return None
-            self._reported, self._reported_at = marks, now
-            self._revision += 1
-            return self._as_report(block, now, tool_seconds, log, last)
-
-    def due(self, now: float) -> bool:
-        """Has the run gone on for long enough since its last report?"""
-        return self._result is None and now - self._reported_at >= REPORT_EVERY_S
-
-    def _as_report(self, block: Degradation, now: float, tool_seconds: float, log: list[Line], last: bool) -> RunReport:
-        result, ended_by = self._result, self.end_cause or (f"error:{self._failure}" if self._failure else None)
-        keep = block.degraded or ended_by is not None or hash(self.id) % KEPT_SHARE == 0
-        status = "running" if not last else "finished" if ended_by is None else "ended"
-        disclosed_to = result.disclosed if result is not None and block.degraded else None
-        return RunReport(
-            id=self.id,
-            revision=self._revision,
-            parent=self.parent_id,
-            task_kind=self.task_kind,
-            status=status,
-            started_at=self.began_at,
-            ended_at=now if last else None,
-            steps=self.steps,
-            step_limit=self._state.budget.limits.steps,
-            degraded=block.degraded,
-            disclosed=disclosed_to,
-            end_cause=ended_by,
-            tools=tuple(self._declared),
-            missing=tuple(self._all_missing()),
-            disclosure=result.disclosure if result is not None else None,
-            handover=block.handover,
-            tool_seconds=tool_seconds,
-            model_seconds=self._model_seconds,
-            tokens=self._tokens,
-            cost=self._cost,
-            step_log=tuple(_lines(log, self._salt)) if keep else (),
-        )
-
-    def _all_missing(self) -> list[dict[str, Any]]:
-        """What this run lost, then what its children did."""
-        below = [entry for _, missing in self._children.values() for entry in missing]
-        return [*self._missing(), *below][:MAX_MISSING]
-
-    def _missing(self) -> Iterable[dict[str, Any]]:
-        for item in self._block().items:
-            behind = self._rule(item.tool)[1].dependencies
-            lost = self._state.withdrawn[item.tool]
-            yield {
-                "tool": item.tool,
-                "dependency": lost.dependency or behind[0].name,
-                "cause": item.cause,
-                "scope": item.scope.value,
-                "step": item.step,
-                "replaced_by": item.replaced_by,
-                "refused": item.calls_refused,
-            }
-
-    def _own(self, name: str) -> bool:
-        """A tool of the run's own array; where no array was ever shown, every tool that was called."""
-        return name in self._declared or (not self._declared and name in self._rules)
-
-    def _loss(self, name: str, lost: RunDecision) -> notices.Loss:
-        snapshot, rule = self._rule(name)
-        instead = rule.policy.fallback_tool
-        if instead is not None:
-            own = instead in self._declared and not self._state.is_withdrawn(instead)
-            other = snapshot.config.tool(instead)
-            now = time.monotonic()
-            if not own or obstacle(other, snapshot, self._breakers, self.root_began_at, now) is not None:
-                instead = None
-        behind = lost.dependency or rule.dependencies[0].name
-        return notices.Loss(name, lost, rule.policy, instead, behind, self._client.why(self.id, name))
-
-    def after_fork(self) -> None:
-        """In a forked child: no other thread holds our lock here."""
-        self._lock = threading.Lock()
-
-
-def _all_items(block: Degradation) -> Iterable[MissingTool]:
-    yield from block.items
-    for _, below in block.children:
-        yield from _all_items(below)
-
-
-def _done(steps: int, used: list[str]) -> str:
-    """What was done, in a sentence."""
-    names = ", ".join(notices.named(name) for name in used[:10])
-    by = f" and used {names}{' and others' if len(used) > 10 else ''}" if used else ""
-    return f"The task went {steps} {'step' if steps == 1 else 'steps'} far{by}."
-
-
-def _late(tap: Tap, step: int | None, began: float, key: str | None) -> _Ticket:
+def _late(tap: Tap, step: int | None, began: float, key: str | None) -> Ticket:
     """A call that began the short way, and has to be looked at after all."""
-    ticket = _Ticket(tap.name, tap.rule, tap.snapshot, step)
+    ticket = Ticket(tap.name, tap.rule, tap.snapshot, step)
     ticket.began, ticket.hashes, ticket.call = began, tap.hashes, key
     return ticket
-
-
-def _lines(log: Iterable[Line], salt: bytes) -> Iterable[dict[str, Any]]:
-    """The step log as the wire has it; calls are numbered within their step."""
-    step, call = object(), 0
-    for mark, number, began, ended, *keys in log:
-        args, result = keys or (None, None)
-        call = call + 1 if number == step else 0
-        step = number
-        yield {
-            "step": number or 0,
-            "call": call,
-            "tool": mark.name,
-            "args": told(mark.name, args, salt=salt),
-            "result": told("", result, salt=salt),
-            "outcome": mark.outcome.value,
-            "attempts": mark.attempts,
-            "ms": round((ended - began) * 1000.0, 3),
-        }
-
-
-def _signal_name(decision: RunDecision) -> str:
-    return "operator" if decision.signal is None else decision.signal.value
