@@ -82,6 +82,8 @@ _FIELDS = {"until": "minutes", "body_condition": "value"}
 
 def add_refusal(form: forms.Form, refused: Refused) -> None:
     """Show a service's refusal at the field that it names."""
-    field = _FIELDS.get(refused.field or "", refused.field)
-    text = f"{refused.message[:1].upper()}{refused.message[1:]}: {refused.mend}."
+    named = (refused.field or "").split("[")[0].split(".")[0]
+    field = _FIELDS.get(named, named)
+    place = f"{refused.field}: " if named != refused.field and refused.field else ""
+    text = f"{place}{refused.message[:1].upper()}{refused.message[1:]}: {refused.mend}."
     form.add_error(field if field in form.fields else None, text)

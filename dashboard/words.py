@@ -104,6 +104,7 @@ FAULTS: Mapping[str, str] = {
     "gate": "stopped by our own gate",
     "spec": "the probe itself cannot be used",
     "bad_request": "the probe's own request was refused",
+    "credentials": "the probe's own credentials were refused",
 }
 CLASSES: Mapping[str, str] = {
     "read_only": "read only",

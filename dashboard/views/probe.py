@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 from controlplane import clock
 from controlplane.models import Dependency, Environment, Probe, ProbeTest
 from controlplane.permissions import OPERATE
+from controlplane.probe_spec import KINDS
 from controlplane.services import probes
 from controlplane.services.errors import Refused
 from dashboard import places
@@ -38,13 +39,15 @@ def probe(request: HttpRequest, environment: str, dependency: str) -> HttpRespon
     here = places.named(environment)
     row = places.circuit(here, dependency).dependency
     stored = Probe.objects.filter(dependency=row).first()
-    form = form_for(request.POST or None, stored, _operation(row))
+    chosen = request.POST.get("kind") or request.GET.get("kind", "")
+    form = form_for(request.POST or None, stored, _operation(row), chosen)
     if request.method == "POST" and form.is_valid():
         trying = request.POST.get("do") == "test"
         answer = _tried(request, here, row, form) if trying else _saved(request, here, row, form)
         if answer is not None:
             return answer
-    context = places.frame(here, "board", dependency=row, form=form, stored=stored)
+    kinds = [(each.KIND, each.LABEL, each is form.kind) for each in KINDS.values()]
+    context = places.frame(here, "board", dependency=row, form=form, stored=stored, kinds=kinds)
     response = respond(request, "probe", context, part="_form", status=422 if form.is_bound else 200)
     if form.is_bound:
         response["HX-Retarget"], response["HX-Reswap"] = "#probe-form", "outerHTML"
@@ -85,8 +88,9 @@ def _tried(request: HttpRequest, here: Environment, row: Dependency, form: Probe
 
 def _asked(request: HttpRequest, form: ProbeForm) -> dict[str, Any]:
     return {
+        "kind": form.kind.KIND,
         "spec": form.spec(),
-        "secret_headers": form.secret_headers(),
+        **form.secrets(),
         "actor": actor(request),
         "now": clock.now(),
     }
@@ -102,7 +106,8 @@ def probe_test(request: HttpRequest, environment: str, dependency: str, test_id:
         raise Http404("There is no such try-out; they are kept for an hour.")
     now = clock.now()
     given_up = test.finished_at is None and now - test.asked_at > PATIENCE
-    context = {"dependency": row, "test": test, "given_up": given_up, "now": now}
+    kind = KINDS[test.kind].LABEL
+    context = {"dependency": row, "test": test, "kind": kind, "given_up": given_up, "now": now}
     return respond(request, "probe_test", places.frame(here, "board", **context), part="_result")
 
 

@@ -293,7 +293,7 @@ def test_a_probe_is_tried_out_and_nothing_is_saved(cast, allowed, as_):
     assert "Trying it out" in waiting and 'hx-trigger="load delay:700ms"' in waiting
 
     conditions = [{"name": "body", "expected": "contains ok", "seen": "no <i>", "held": False}]
-    result = {"asked": {"method": "GET", "url": "http://10.1.0.9/health", "headers": {"Authorization": "••••••"}},
+    result = {"asked": {"method": "GET", "address": "http://10.1.0.9/health", "headers": {"Authorization": "••••••"}},
               "answered": {"status": 200, "took_ms": 12.0, "conditions": conditions, "cause": "body"},
               "verdict": "bad"}  # fmt: skip
     probes.finish_test(test_id=test.pk, result=result, now=NOON)
