@@ -21,6 +21,8 @@ def pages(cast: Cast) -> dict[str, str]:
         "force-close": "/circuits/prod/search-api/force-close/",
         "hold-open": "/circuits/prod/search-api/hold-open/",
         "probe": "/circuits/prod/search-api/probe/",
+        "probe-steps": "/circuits/prod/search-api/probe/?kind=steps",
+        "probe-llm": "/circuits/prod/search-api/probe/?kind=llm",
         "probe-test": reverse("dashboard:probe-test", args=["prod", "search-api", tried(cast).pk]),
         "circuit-policy": "/circuits/prod/search-api/policy/",
         "trips": "/trips/?environment=prod",
@@ -57,7 +59,7 @@ def tried(cast: Cast) -> ProbeTest:
             {"name": "body", "expected": "$.index.ready = true", "seen": "false", "held": False},
         ],
     }  # fmt: skip
-    asked = {"method": "GET", "url": "https://search.example.com/health",
+    asked = {"method": "GET", "address": "https://search.example.com/health",
              "headers": {"Accept": "application/json", "Authorization": "••••••"}}  # fmt: skip
     result = {"asked": asked, "answered": answered, "verdict": "bad"}
     probes.finish_test(test_id=test.pk, result=result, now=now)
