@@ -48,7 +48,9 @@ LOADS = {
 def members(kind):
     return {
         name: value
-        for name, value in vars(kind).items()
+        for one in reversed(kind.__mro__)
+        if one.__module__.startswith("recloser")
+        for name, value in vars(one).items()
         if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property | classmethod))
     }
 
