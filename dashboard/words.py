@@ -136,8 +136,6 @@ EVENTS: Mapping[str, str] = {
     "scheduler_silent": "scheduler silent",
     "question": "a run asks",
     "escalation": "a run hands over",
-    "question": "a run asks",
-    "escalation": "a run hands over",
     "resolved": "resolved",
     "test": "test message",
 }
