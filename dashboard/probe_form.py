@@ -183,7 +183,7 @@ def _inputs(field: Field[Any]) -> dict[str, forms.Field]:
     default = field.default if isinstance(field.default, str | int | float | bool) else None
     if field.metadata["plain"] and isinstance(field.default, tuple):
         default = field.metadata["plain"](field.default)
-    told["initial"] = default
+    told["initial"] = _shown(field, default)
     match words.input:
         case "number":
             return {field.name: forms.FloatField(**told)}
@@ -252,7 +252,7 @@ def _shown(field: Field[Any], value: Any) -> Any:
             return json.dumps(value, indent=1, ensure_ascii=False) if value else ""
         case "header_condition":
             return f"{value['name']}: {value.get('contains', '')}" if value else ""
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _header_lines(text: str) -> Iterator[tuple[str, str]]:

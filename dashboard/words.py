@@ -134,6 +134,7 @@ EVENTS: Mapping[str, str] = {
     "quorum_short": "quorum out of reach",
     "untestable": "nobody can test it",
     "scheduler_silent": "scheduler silent",
+    "certificate": "a certificate is about to expire",
     "question": "a run asks",
     "escalation": "a run hands over",
     "resolved": "resolved",

@@ -23,7 +23,6 @@ IDS = {case["id"] for case in BOOK}
 WAITING = {
     "P02": "a prober that is cut off itself: there is no control address to tell it by yet",
     "P04": "maintenance windows are not built",
-    "P07": "certificate warnings are not built; that an expired certificate has a cause of its own is tested",
 }
 """Cases of what does not exist yet, and why."""
 

@@ -1,12 +1,15 @@
 """What holds for every kind of probe: the guard, the proxy, the time limit, what is kept."""
 
 import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 from recloser.core.types import Verdict
 
 from controlplane import egress, probe_spec
+from controlplane.probe_spec.fields import fields_of
 from tests.workers import counterparts
 from tests.workers.counterparts import Proxy, listening
 from tests.workers.kinds import KINDS, ask, asks, healthy, loopback
@@ -192,3 +195,12 @@ def test_every_kind_has_a_prober():
 async def test_the_tests_own_names_are_looked_up_by_the_tests_alone():
     with pytest.raises(AssertionError):
         await loopback("api.example.com", 443)
+
+
+@each_kind
+def test_the_documentation_names_every_kind_with_its_fields(kind):
+    page = (Path(__file__).parents[2] / "docs/probes.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{kind}` |"))
+
+    fields = {field.name for field in fields_of(probe_spec.KINDS[kind])} - {"latency_ms", "time_limit_s"}
+    assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == fields

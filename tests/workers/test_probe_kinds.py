@@ -39,6 +39,7 @@ def granted(now=NOON):
     return [str(each.pk) for each in circuits.claim_rounds(now=now, limit=10)]
 
 
+@pytest.mark.case("P03")
 @each_kind
 def test_p03_saving_and_trying_out_refuse_every_inside_address_in_the_same_words(stage, kind):
     said = set()
@@ -174,6 +175,7 @@ def test_a_listing_costs_nothing(stage, vendor):
     assert not ProbeSpend.objects.exists()
 
 
+@pytest.mark.case("P07")
 def test_p07_three_warnings_until_it_expires_and_none_after_renewal(stage, vendor):
     save(stage, "http", {"url": vendor.url})
     stage.pager("http://127.0.0.1:9/hook")

@@ -1,7 +1,7 @@
 """What one answer to a probe proves."""
 
 import pytest
-from recloser.core.probe import Answer, Fault, ruling
+from recloser.core.probe import Answer, Fault, certificate_warning, ruling
 from recloser.core.types import Verdict
 
 
@@ -38,10 +38,19 @@ def test_every_fault_has_a_ruling_and_none_is_good(fault):
     assert ruling(Answer(fault=fault)).verdict is not Verdict.GOOD
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSED_ADDRESS, Fault.SPEC])
+@pytest.mark.parametrize("fault", [Fault.REFUSED_ADDRESS, Fault.SPEC, Fault.BAD_REQUEST, Fault.CREDENTIALS])
 def test_our_own_refusals_blame_the_probe_not_the_dependency(fault):
     assert ruling(Answer(fault=fault))[::2] == (Verdict.INCONCLUSIVE, True)
 
 
 def test_our_own_gate_blames_nobody():
     assert ruling(Answer(fault=Fault.GATE)) == (Verdict.INCONCLUSIVE, "gate", False)
+
+
+@pytest.mark.parametrize(
+    ("days", "warned_at", "due"),
+    [(31, None, None), (30, None, 30), (29, 30, None), (14, 30, 14), (13, 14, None), (2.5, 14, 3), (-1, 3, None),
+     (1, None, 3), (60, 3, None)],
+)  # fmt: skip
+def test_p07_each_threshold_warns_once_and_of_several_passed_only_the_last(days, warned_at, due):
+    assert certificate_warning(days, warned_at) == due

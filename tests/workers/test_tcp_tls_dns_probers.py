@@ -44,6 +44,7 @@ async def test_the_days_that_a_certificate_has_left_are_a_condition(made, monkey
     assert found.certificate_until is not None
 
 
+@pytest.mark.case("P07")
 async def test_p07_an_expired_certificate_is_no_connection_problem(made, monkeypatch):
     certificate = made(days=-1)
     certificate.trusted(monkeypatch)
