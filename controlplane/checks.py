@@ -71,6 +71,16 @@ def public_url(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     return [Error("RECLOSER_PUBLIC_URL is no web address.", hint=hint, id="recloser.E007")]
 
 
+@register(Tags.urls)
+def egress_proxy(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    """Probes and webhooks go out through it."""
+    parts = urlsplit(settings.EGRESS_PROXY)
+    if not settings.EGRESS_PROXY or (parts.scheme in ("http", "https") and parts.hostname):
+        return []
+    hint = "Set RECLOSER_EGRESS_PROXY to an address such as http://proxy.example.org:3128, or leave it out."
+    return [Error("RECLOSER_EGRESS_PROXY is no proxy's address.", hint=hint, id="recloser.E009")]
+
+
 @register(Tags.security)
 def test_clock(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """Whoever can move the clock can close every circuit."""

@@ -75,6 +75,6 @@ def read_secrets(given: Mapping[str, Any], kind: str = DEFAULT) -> dict[str, str
     for name, value in given.items():
         if name not in known:
             takes = f"use {', '.join(known)}" if known else "leave it out: this kind of probe takes none"
-            refuse("secrets", f"{str(name)[:50]} is no secret of this kind of probe", takes)
-        read_text(value, "secrets", 4000)
+            refuse("secret_values", f"{str(name)[:50]} is no secret of this kind of probe", takes)
+        read_text(value, "secret_values", 4000)
     return {name: value for name, value in given.items() if value}

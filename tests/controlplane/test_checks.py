@@ -19,6 +19,7 @@ def _found():
         ("FIELD_KEYS", ["no key"], "recloser.E006"),
         ("FIELD_KEYS", [], "recloser.W001"),
         ("PUBLIC_URL", "recloser.example.org", "recloser.E007"),
+        ("EGRESS_PROXY", "proxy.example.org:3128", "recloser.E009"),
     ],
 )
 def test_a_wrong_setting_is_found_by_its_id(settings, setting, value, name):

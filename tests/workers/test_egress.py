@@ -9,6 +9,11 @@ from controlplane.models import AllowedNetwork, AuditEntry
 from controlplane.services import egress as service
 from controlplane.services.errors import Refused
 from tests.factories import NOON, cast
+from tests.workers.conftest import LOOPBACK
+from tests.workers.counterparts import Proxy, listening
+from tests.workers.vendor import reply
+from workers.egress import GuardedBackend, client
+from workers.way_out import way_out
 
 FORBIDDEN = [
     "127.0.0.1",
@@ -132,3 +137,28 @@ async def test_every_look_is_checked_anew():
     assert await egress.resolve_allowed("api.example.com", 80, networks=(), resolve=rebinding) == ["93.184.216.34"]
     with pytest.raises(egress.Blocked):
         await egress.resolve_allowed("api.example.com", 80, networks=(), resolve=rebinding)
+
+
+async def test_a_webhook_goes_through_the_proxy_to_the_address_that_was_checked(vendor):
+    """`way_out` is what every task sends with; the proxy is given an address, the receiver its own name."""
+    proxy = Proxy()
+    vendor.routes["/hook"] = reply(204)
+
+    async def loopback(host, port):
+        return ["127.0.0.1"]
+
+    async with listening(proxy.handle) as port:
+        backend = GuardedBackend(LOOPBACK, loopback, f"http://127.0.0.1:{port}")
+        async with client(backend, time_limit_s=5, user_agent="Recloser-Webhook") as http:
+            answer = await http.post(f"http://hooks.example:{vendor.port}/hook", content=b"{}")
+
+    assert answer.status_code == 204
+    assert proxy.targets == [f"127.0.0.1:{vendor.port}"]
+    assert vendor.seen[0].headers["host"] == f"hooks.example:{vendor.port}"
+
+
+def test_the_tasks_way_out_is_the_one_that_is_set(settings):
+    assert way_out(()).proxy is None
+    settings.EGRESS_PROXY = "https://ann:pass@proxy.example.com"
+
+    assert (way_out(()).proxy.host, way_out(()).proxy.port, way_out(()).proxy.tls) == ("proxy.example.com", 443, True)

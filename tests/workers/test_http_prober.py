@@ -294,3 +294,30 @@ def certificate(tmp_path):
         return context
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held"),
+    [
+        ({"name": "Retry-After"}, True),
+        ({"name": "retry-after", "contains": "7"}, True),
+        ({"name": "Retry-After", "contains": "8"}, False),
+        ({"name": "X-Absent"}, False),
+    ],
+)
+async def test_a_header_is_held_against_its_condition(vendor, wanted, held):
+    found = await probe(vendor, "/down", expected_status="503", header_condition=wanted)
+
+    assert (found.ruling().cause == "passed") is held
+
+
+@pytest.mark.parametrize(("days", "cause"), [(40, "certificate"), (20, "passed")])
+async def test_the_days_that_a_certificate_has_left_are_a_condition(vendor, certificate, monkeypatch, days, cause):
+    trusting, server = ssl.create_default_context(), certificate(days=30)
+    trusting.load_verify_locations(cadata=certificate.pem)
+    monkeypatch.setattr("workers.egress.tls_context", lambda *protocols: trusting)
+
+    with Vendor(tls=server) as secure:
+        found = await probe(secure, "/ok", certificate_days=days)
+
+    assert found.ruling().cause == cause

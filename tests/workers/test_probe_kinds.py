@@ -76,8 +76,8 @@ def test_each_kind_takes_its_own_secrets_and_no_others(stage, vendor):
     for kind, spec, more, field in [
         ("http", {"url": vendor.url}, {"secret_values": {"password": "x"}}, "secret_values"),
         ("redis", tcp, {"secret_headers": {"A": "x"}}, "secret_headers"),
-        ("redis", tcp, {"secret_values": {"api_key": "x"}}, "secrets"),
-        ("tcp", tcp, {"secret_values": {"password": "x"}}, "secrets"),
+        ("redis", tcp, {"secret_values": {"api_key": "x"}}, "secret_values"),
+        ("tcp", tcp, {"secret_values": {"password": "x"}}, "secret_values"),
     ]:
         with pytest.raises(Refused) as refusal:
             save(stage, kind, spec, **more)
@@ -195,6 +195,16 @@ def test_p07_three_warnings_until_it_expires_and_none_after_renewal(stage, vendo
     renewed = NOON + timedelta(days=120)
     assert [look(NOON + timedelta(days=30 + day), renewed) for day in range(3)] == [None] * 3
     assert sent.count() == 3
+
+
+@pytest.mark.parametrize("other_days", [4, 90])
+def test_two_servers_with_two_certificates_behind_one_name_do_not_warn_in_turn(stage, vendor, other_days):
+    save(stage, "http", {"url": vendor.url})
+    for minute in range(20):
+        until = NOON + timedelta(days=2 if minute % 2 else other_days)
+        certificates.note_certificates({stage.search.pk: until.timestamp()}, now=NOON + timedelta(minutes=minute))
+
+    assert AlertCause.objects.filter(kind="certificate").count() == 1
 
 
 def test_a_round_notes_the_certificate_that_it_met(stage, servers, monkeypatch):
