@@ -3,6 +3,7 @@
 A kind is one file here, which describes it, and one in `workers.probers`, which asks. No Django in either.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,21 @@ def kind_of(name: Any) -> type[Spec]:
 
 def read(given: Mapping[str, Any], kind: str = DEFAULT) -> Any:
     """The probe that these values describe; raise BadSpec at the first that cannot be used."""
-    return read_as(kind_of(kind), given)
+    spec: Spec = read_as(kind_of(kind), given)
+    for name, value in spec.to_dict().items():
+        _demand_storable(name, value)
+    return spec
+
+
+def _demand_storable(name: str, value: Any) -> None:
+    """However deep it stands: neither NaN nor infinity, no NUL, no half of a character."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (ValueError, TypeError, RecursionError):
+        refuse(name, "it holds something that cannot be stored", "leave out NaN, infinity and broken characters")
+    if "\\u0000" in text:
+        refuse(name, "it holds a NUL character", "leave it out")
 
 
 def read_secrets(given: Mapping[str, Any], kind: str = DEFAULT) -> dict[str, str]:

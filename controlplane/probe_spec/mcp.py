@@ -13,7 +13,11 @@ LONGEST_ARGUMENTS = 8000
 
 
 def _arguments(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or len(json.dumps(value, default=str)) > LONGEST_ARGUMENTS:
+    try:
+        usable = isinstance(value, Mapping) and len(json.dumps(value)) <= LONGEST_ARGUMENTS
+    except (ValueError, TypeError, RecursionError):
+        usable = False
+    if not usable:
         refuse(where, "these are no arguments", f"give a JSON object of at most {LONGEST_ARGUMENTS} characters")
     return dict(value)
 

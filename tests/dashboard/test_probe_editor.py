@@ -111,3 +111,21 @@ def test_a_try_out_of_several_steps_shows_each_and_masks_what_it_captured(stage,
     assert "look: GET /ok" in text and "leave: DELETE" in text and "The probe passed" in text
     assert "s3cret" not in text
     assert vendor.count("/bye/results") == 1
+
+
+def test_a_try_out_of_a_database_shows_the_statement_and_masks_the_password(stage, as_, vendor):
+    spec = {
+        "host": "127.0.0.1", "port": vendor.port, "database": "orders", "user": "probe", "tls": "off",
+        "statement": "SELECT 1 AS ok", "time_limit_s": 0.3,
+    }  # fmt: skip
+    test = probes.test_now(
+        dependency=stage.search, kind="postgres", spec=spec, secret_values={"password": "s3cret-word"}, actor="ada",
+        now=NOON,
+    )  # fmt: skip
+    run_tests([str(test.pk)])
+    answer = as_(stage.cast.otto).get(reverse("dashboard:probe-test", args=["prod", "search-api", test.pk]))
+    text = answer.content.decode()
+
+    assert "SELECT 1 AS ok" in text and "orders, as probe" in text and "********" in text
+    assert "s3cret" not in text
+    assert "No answer in time" in text

@@ -177,6 +177,26 @@ def test_every_field_refuses_what_it_cannot_use_and_says_which_and_how_to_mend_i
                 json.dumps(read.to_dict(), allow_nan=False)
 
 
+@pytest.mark.parametrize("hostile", [float("nan"), float("inf"), "\x00", "\ud800"])
+@pytest.mark.parametrize(
+    ("kind", "wrap"),
+    [
+        ("http", lambda value: {"body_condition": {"kind": "json_equals", "path": "$.a", "value": value}}),
+        ("mcp", lambda value: {"call_tool": "search", "call_arguments": {"deep": [{"er": value}]}}),
+        ("steps", lambda value: {"steps": [{"name": "x", "path": "/", "capture": {"id": f"header:{value}"}}]}
+         if isinstance(value, str) else {"steps": value}),
+    ],
+)  # fmt: skip
+def test_nothing_is_read_that_the_database_could_not_keep(kind, wrap, hostile):
+    try:
+        read = probe_spec.read(asks(kind, 4000) | wrap(hostile), kind)
+    except probe_spec.BadSpec as bad:
+        assert bad.mend
+    else:
+        assert "\\u0000" not in json.dumps(read.to_dict(), allow_nan=False, ensure_ascii=False)
+        json.dumps(read.to_dict(), ensure_ascii=False).encode()
+
+
 @each_kind
 @pytest.mark.parametrize("given", [{}, {"nonsense": 1}, {"time_limit_s": 1}])
 def test_a_missing_or_unknown_field_is_named(kind, given):

@@ -1,12 +1,13 @@
 """The MCP prober against a server from the official SDK, over both transports, and against some that misbehave."""
 
 import json
+import time
 
 import pytest
 from recloser.core.types import Verdict
 
 from tests.workers.kinds import ask, asks
-from tests.workers.vendor import reply
+from tests.workers.vendor import hang, reply
 
 both = pytest.mark.parametrize(("transport", "path"), [("streamable_http", "/mcp"), ("sse", "/sse")])
 
@@ -78,6 +79,21 @@ async def test_a_session_is_given_back_and_kept_nowhere(vendor):
     assert {each.headers.get("mcp-session-id") for each in vendor.seen[1:]} == {"session-77777"}
     assert {each.headers["authorization"] for each in vendor.seen} == {"Bearer s3cret-token"}
     assert "s3cret" not in json.dumps([found.asked, found.answered()])
+
+
+async def test_a_server_that_hangs_after_its_first_answer_ends_at_the_time_limit(vendor):
+    async def mcp(seen, writer):
+        if b"initialize" not in seen.body or b"notifications" in seen.body:
+            return await hang(seen, writer)
+        told = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await reply(200, told, Mcp_Session_Id="session-77777", Content_Type="application/json")(seen, writer)
+
+    vendor.routes["/mcp"] = mcp
+    began = time.monotonic()
+    found = await ask("mcp", asks("mcp", vendor.port), limit=0.3)
+
+    assert found.ruling()[:2] == (Verdict.BAD, "timeout")
+    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ async def ask(spec: Spec, secrets: Mapping[str, str], backend: GuardedBackend, *
     """Ask once, in at most `time_limit_s`; whatever happens is a finding, never an exception."""
     prober = prober_of(spec.KIND)
     found = Findings(address=masked(spec.shown_address, secrets)[:500], hidden=dict(secrets))
-    found.asked = prober.asked(spec, secrets)
     started = time.monotonic()
     try:
+        found.asked = prober.asked(spec, secrets)
         async with asyncio.timeout(time_limit_s):
             await prober.converse(spec, secrets, backend, found, time_limit_s)
     except Unmet as unmet:

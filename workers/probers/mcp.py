@@ -4,6 +4,7 @@ Our own few words of JSON-RPC: the official client resolves and connects by itse
 load.
 """
 
+import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -22,6 +23,9 @@ from workers.probers.answer import Fell, Findings, Unmet
 
 PROTOCOL = "2025-06-18"
 MOST_PAGES = 10
+PARTING_S = 0.3
+"""What giving a session back may take, beyond the time limit."""
+
 _ASKED_BADLY = frozenset({-32600, -32601, -32602})
 _ACCEPTED = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 _HELLO = {
@@ -149,9 +153,10 @@ class _Streamable(_Talk):
         """Give the session back; a server that does not care may say so."""
         if self._session:
             request = self._request("DELETE", self._url, **self._session)
-            with suppress(httpx.HTTPError):
-                response = await self._http.send(request, stream=True)
-                await response.aclose()
+            with suppress(httpx.HTTPError, TimeoutError):
+                async with asyncio.timeout(PARTING_S):
+                    response = await self._http.send(request, stream=True)
+                    await response.aclose()
 
 
 class _Sse(_Talk):
