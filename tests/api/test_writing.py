@@ -156,6 +156,10 @@ def attempts(cast, person="ada"):
         environment=cast.prod, level="dependency", dependency=cast.crm_db, values={"min_calls": 9}, reason="x",
         actor="zoe", now=NOON,
     )  # fmt: skip
+    policies.publish(
+        environment=cast.prod, level="dependency", dependency=cast.crm_db, values={"min_calls": 8}, reason="x",
+        actor="zoe", now=NOON,
+    )  # fmt: skip
     factories.person("eve", Role.VIEWER)
     factories.dependency(cast.prod, "unused-api")
     factories.tool(cast.crm_db, "unused")

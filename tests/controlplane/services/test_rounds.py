@@ -88,7 +88,7 @@ def test_a_bad_round_opens_again_and_waits_longer_within_the_same_outage(opened,
 
     assert _finish(granted, Verdict.BAD)
 
-    assert row_of(opened).due_at == clock.now() + timedelta(seconds=60)
+    assert row_of(opened).due_at == clock.now() + timedelta(seconds=45)
     assert Outage.objects.get().ended_at is None
 
 
