@@ -130,10 +130,10 @@ def test_a_hold_without_one_clear_end_is_refused(cast, outage, as_, hold):
 # Who may
 
 
-def proposed(cast, actor):
+def proposed(cast, actor, min_calls=7):
     """A change of the policy of payments that waits."""
     return reviews.propose(
-        environment=cast.prod, level="dependency", dependency=cast.payments, values={"min_calls": 7},
+        environment=cast.prod, level="dependency", dependency=cast.payments, values={"min_calls": min_calls},
         reason="x", actor=actor, now=NOON,
     )  # fmt: skip
 
@@ -150,7 +150,7 @@ def attempts(cast, person="ada"):
         channel=channel, event="opened", incident="outage-1", body={}, due_at=NOON, created_at=NOON, status="dead"
     )
     network = egress.allow_network(network="10.1.0.0/16", reason="tests", actor="ada", now=NOON)
-    mine, *theirs = (proposed(cast, actor) for actor in (person, "zoe", "zoe"))
+    mine, *theirs = (proposed(cast, actor, calls) for actor, calls in ((person, 7), ("zoe", 6), ("zoe", 5)))
     own, approved, rejected = ({**here, "review": row.pk} for row in (mine, *theirs))
     published = policies.publish(
         environment=cast.prod, level="dependency", dependency=cast.crm_db, values={"min_calls": 9}, reason="x",
