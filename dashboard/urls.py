@@ -8,6 +8,7 @@ from dashboard.views import (
     alerts,
     board,
     circuit,
+    finding,
     people,
     policy,
     probe,
@@ -31,6 +32,8 @@ _PERSON = "settings/people/<int:pk>"
 
 urlpatterns = [
     path("", board.board, name="board"),
+    path("find/", finding.find, name="find"),
+    path("shortcuts/", finding.shortcuts, name="shortcuts"),
     path("sign-in/", session.SignIn.as_view(), name="sign-in"),
     path("sign-out/", session.SignOut.as_view(), name="sign-out"),
     path(f"{_CIRCUIT}/", circuit.circuit, name="circuit"),
@@ -80,5 +83,6 @@ urlpatterns = [
     path(f"{_HERE}/keys/<int:pk>/lift/", settings.lift_key, name="lift-key"),
     path(f"{_HERE}/keys/<int:pk>/revoke/", settings.revoke_key, name="revoke-key"),
     path(f"{_HERE}/networks/allow/", settings.allow_network, name="allow-network"),
+    path(f"{_HERE}/control-address/", settings.control_address, name="control-address"),
     path(f"{_HERE}/networks/<int:pk>/close/", settings.close_network, name="close-network"),
 ]

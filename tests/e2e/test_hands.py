@@ -1,0 +1,111 @@
+"""What hands do without a mouse: the palette, the keys, copying, and the same on a phone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from controlplane import clock
+from tests import factories
+from tests.e2e import story
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture
+def night(cast):
+    story.bad_night(cast, clock.now())
+    return cast
+
+
+def test_the_palette_leads_by_keys_alone_to_a_circuit_a_tool_and_a_run(server, night, page, sign_in):
+    sign_in("otto", path="/?environment=prod")
+    page.keyboard.press("Control+k")
+    finding = page.get_by_role("dialog", name="Find in prod")
+    expect(finding.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("search-a")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{server}/circuits/prod/search-api/")
+
+    page.keyboard.press("/")
+    page.keyboard.type("search")
+    expect(finding.get_by_role("link", name="web_search")).to_be_visible()
+    finding.get_by_role("link").first.wait_for()
+    while not finding.get_by_role("link", name="web_search").evaluate("one => one === document.activeElement"):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{server}/tools/prod/web_search/")
+
+    run = story.brief(night)
+    page.keyboard.press("/")
+    page.keyboard.type(str(run.pk)[:9])
+    expect(finding.get_by_role("heading", name="Runs")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{server}/runs/{run.pk}/")
+
+
+def test_the_palette_closes_by_escape_and_gives_the_focus_back(server, cast, page, sign_in):
+    sign_in("otto", path="/runs/?environment=prod")
+    page.get_by_role("link", name="Find").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="Find in prod")).to_be_visible()
+
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_role("dialog", name="Find in prod")).to_be_hidden()
+    expect(page.get_by_role("link", name="Find")).to_be_focused()
+
+
+def test_a_hostile_name_is_found_as_text(server, cast, page, sign_in):
+    factories.dependency(cast.prod, HOSTILE)
+    sign_in("otto", path="/?environment=prod")
+    page.keyboard.press("/")
+    page.keyboard.type("onerror")
+
+    finding = page.get_by_role("dialog", name="Find in prod")
+    expect(finding.get_by_role("link", name=HOSTILE)).to_be_visible()
+    assert finding.locator("img").count() == 0
+    assert page.title() != "owned"
+
+
+def test_keys_lead_to_pages_are_told_in_a_sheet_and_can_be_switched_off(server, cast, page, sign_in):
+    sign_in("otto", path="/?environment=prod")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url(re.compile(r"/trips/\?environment=prod"))
+
+    page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(sheet).to_contain_text("No key acts on a circuit")
+    sheet.get_by_role("checkbox").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.get_by_role("dialog", name="Find in prod")).to_be_hidden()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Find in prod")).to_be_visible()
+
+
+def test_a_letter_typed_into_a_field_is_a_letter(server, cast, page, sign_in):
+    sign_in("otto", path="/trips/?environment=prod")
+    page.get_by_role("textbox", name="Tool").fill("")
+    page.get_by_role("textbox", name="Tool").press_sequentially("gt/?")
+
+    expect(page.get_by_role("textbox", name="Tool")).to_have_value("gt/?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_on_a_phone_a_button_opens_the_palette(server, cast, opened, sign_in):
+    context = opened(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    tab = sign_in("otto", on=context.new_page(), path="/?environment=prod")
+    seek = tab.get_by_role("link", name="Find")
+    assert seek.bounding_box()["height"] >= 44
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+
+    seek.tap()
+    finding = tab.get_by_role("dialog", name="Find in prod")
+    finding.get_by_role("searchbox").fill("crm")
+    finding.get_by_role("link", name="crm-db").tap()
+
+    tab.wait_for_url(f"{server}/circuits/prod/crm-db/")
