@@ -21,6 +21,9 @@ FIELD_KEYS: list[str] = env.list("RECLOSER_FIELD_KEYS", [])
 EGRESS_PROXY = env.str("RECLOSER_EGRESS_PROXY", "")
 """http://user:password@proxy.example.com:3128: probes and webhooks connect through it, to addresses that we checked."""
 ALLOWED_HOSTS = env.list("RECLOSER_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+CONTROL_ADDRESS = env.str("RECLOSER_CONTROL_ADDRESS", "")
+"""`host:port`, asked after a bad probe, to tell the prober's own fault; environments may name another. Empty: off."""
+
 PUBLIC_URL = env.str("RECLOSER_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL.startswith("https://") else []
 

@@ -105,6 +105,7 @@ FAULTS: Mapping[str, str] = {
     "spec": "the probe itself cannot be used",
     "bad_request": "the probe's own request was refused",
     "credentials": "the probe's own credentials were refused",
+    "prober_suspect": "prober suspect: the control address does not answer either",
 }
 CLASSES: Mapping[str, str] = {
     "read_only": "read only",
@@ -135,6 +136,7 @@ EVENTS: Mapping[str, str] = {
     "untestable": "nobody can test it",
     "scheduler_silent": "scheduler silent",
     "certificate": "a certificate is about to expire",
+    "prober_suspect": "prober suspect",
     "question": "a run asks",
     "escalation": "a run hands over",
     "resolved": "resolved",

@@ -25,6 +25,13 @@ class Environment(models.Model):
     slug = models.SlugField(max_length=60, unique=True)
     name = models.CharField(max_length=100)
     protected = models.BooleanField(default=False)
+    control_address = models.CharField(
+        max_length=300,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="`host:port` that a prober asks after a bad probe; empty: the installation's, `off`: none",
+    )
     created_at = models.DateTimeField()
 
     class Meta:

@@ -24,7 +24,7 @@ from controlplane.models import (
     Trip,
     Worker,
 )
-from controlplane.selectors import circuits, figures, fleet, processes
+from controlplane.selectors import circuits, figures, fleet, processes, suspects
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
 from controlplane.selectors.fleet import Cell, Glance
 
@@ -75,6 +75,11 @@ class Need:
     def kind(self) -> str:
         """How it stands, in one word."""
         return self.standing.kind
+
+    @property
+    def prober_suspect(self) -> bool:
+        """Whether the last probe said more about the prober than about the dependency."""
+        return suspects.is_suspect(self.last_round)
 
 
 @dataclass(frozen=True, slots=True)

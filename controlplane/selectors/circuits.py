@@ -30,6 +30,7 @@ from controlplane.models import (
     Trip,
     Worker,
 )
+from controlplane.selectors import suspects
 
 CALLERS_WITHIN = timedelta(hours=1)
 """Who called a dependency this recently is expected to call it again."""
@@ -313,6 +314,12 @@ class CircuitPage:
     runs: list[Run] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     trips: list[Trip] = field(default_factory=list)
+
+    @property
+    def prober_suspect(self) -> bool:
+        """Whether the last finished probe of a circuit out of service fell to the prober's own fault."""
+        last = next((each for each in self.rounds if each.finished_at), None)
+        return self.standing.kind != "closed" and suspects.is_suspect(last)
 
 
 def find(environment: Environment, slug: str) -> Circuit | None:

@@ -104,6 +104,12 @@ _CAUSES = {
         "A probe met it. Once it has expired nobody gets a connection any more: have it renewed, or tell its owner. You"
         " are told 30, 14 and 3 days before.",
     ),
+    AlertCause.Kind.PROBER_SUSPECT: (
+        "Prober suspect in {environment}",
+        "Probes fail, and the control address does not answer our probers either: it is they that are cut off, not the"
+        " dependencies. Nothing closes and no wait grows meanwhile. Look at the Celery workers: network, name servers,"
+        " or at the control address itself, under Settings.",
+    ),
 }
 
 
@@ -112,7 +118,9 @@ def compose_cause(*, event: str, cause: AlertCause, now: datetime) -> dict[str, 
     circuit, incident = cause.circuit, incident_of_cause(cause)
     dependency = circuit.dependency if circuit else None
     title, advice = _CAUSES[AlertCause.Kind(cause.kind)]
-    named = title.format(worker=_worker(cause), place=_place(dependency) if dependency else "")
+    named = title.format(
+        worker=_worker(cause), place=_place(dependency) if dependency else "", environment=cause.environment.slug
+    )
     over = event == RESOLVED
     body = {
         "format": 1,

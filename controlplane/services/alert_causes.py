@@ -1,6 +1,7 @@
 """Alerts about what is no transition: looked for, told once each, and taken back once it is over.
 
 A worker fails alone. Too few workers live for a quorum. Nobody could test an open circuit. The scheduler is silent.
+The prober itself is cut off.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from django.db.models import Max
 from recloser.core.types import Mode, State, Verdict
 
 from controlplane.models import AlertCause, AlertChannel, AlertDelivery, Circuit, Environment, ProbeRound
-from controlplane.selectors import policies
+from controlplane.selectors import policies, suspects
 from controlplane.services import alert_body
 
 FAULT_FRESH = timedelta(minutes=15)
@@ -98,6 +99,10 @@ def _found(now: datetime) -> list[Found]:
         *(_of(row, Kind.WORKER_FAULT, row.fault_seen_at or now, row.fault_worker_id) for row in faults),
         *(_of(row, Kind.QUORUM_SHORT, row.quorum_short_at or now) for row in short),
         *(_of(row, Kind.UNTESTABLE, since) for row, since in _untestable(now)),
+        *(
+            Found(Key(environment, None, None, Kind.PROBER_SUSPECT.value), since)
+            for environment, since in suspects.since_by_environment().items()
+        ),
     ]
 
 

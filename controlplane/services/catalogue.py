@@ -15,7 +15,8 @@ from recloser.core.types import SideEffectClass
 from controlplane import clock
 from controlplane.delivery import publish, versions
 from controlplane.models import Agent, Dependency, Environment, Tool
-from controlplane.services import audit, loosening, policies, tools
+from controlplane.probe_spec import BadSpec, control
+from controlplane.services import audit, egress, loosening, policies, tools
 from controlplane.services.errors import Refused
 
 Named = Environment | Agent | Dependency | Tool
@@ -67,7 +68,9 @@ def create_tool(
 
 @audit.refusals("edit_environment")
 def edit_environment(*, environment: Environment, changes: Changes, actor: str) -> Environment:
-    """Its name, and whether a change that loosens needs a second person."""
+    """Its name, whether a change that loosens needs a second person, and what tells a cut-off prober."""
+    if address := control.in_force(changes.get("control_address", ""), ""):
+        _demand_control(address)
     return _edit(environment, changes, actor)
 
 
@@ -104,6 +107,15 @@ def edit_tool(*, tool: Tool, changes: Changes, actor: str, approved_by: str = ""
         versions.bump_config(tool.environment_id)
         publish.config_changed(tool.environment_id)
     return tool
+
+
+def _demand_control(address: str) -> None:
+    """It must be readable, and one that probes may reach."""
+    try:
+        spec = control.read_control(address)
+    except BadSpec as bad:
+        raise Refused("bad_field", bad.message, bad.mend, "control_address") from None
+    egress.demand_target(*spec.target, field="control_address")
 
 
 def _stand_behind(tool: Tool, slugs: Iterable[str]) -> dict[str, Any]:

@@ -6,14 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from recloser.core.probe import Fault
 from recloser.core.types import SideEffectClass
 
 from controlplane import probe_spec, secrets
-from controlplane.models import Dependency, Probe, ProbeRound, ProbeTest
-from controlplane.probe_spec import BadSpec, McpSpec, Spec
+from controlplane.models import Dependency, Environment, Probe, ProbeRound, ProbeTest
+from controlplane.probe_spec import BadSpec, McpSpec, Spec, control
+from controlplane.probe_spec.tcp import TcpSpec
 from controlplane.services import audit, egress, spending, system
 from controlplane.services.errors import Refused
 
@@ -40,6 +42,8 @@ class Job:
     fault: Fault = Fault.SPEC
     dependency_id: int | None = None
     """Whose stored probe this is; None for a try-out."""
+    control: TcpSpec | None = None
+    """What to ask after a bad answer; None: nothing."""
 
 
 @audit.refusals("save_probe")
@@ -139,7 +143,7 @@ def take_rounds(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     rows = ProbeRound.objects.filter(
         id__in=list(ids), dispatched_at=None, finished_at=None, lease_expires_at__gt=now
     ).select_for_update(skip_locked=True, no_key=True, of=("self",))
-    taken = list(rows.select_related("circuit__dependency__probe"))
+    taken = list(rows.select_related("circuit__dependency__probe", "circuit__dependency__environment"))
     ProbeRound.objects.filter(id__in=[row.pk for row in taken]).update(dispatched_at=now)
     return [_job_of_round(row, now) for row in taken]
 
@@ -156,7 +160,7 @@ def claim_tests(*, now: datetime, limit: int) -> list[UUID]:
 @transaction.atomic
 def take_tests(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     """The claimed try-outs that have no result yet."""
-    rows = ProbeTest.objects.filter(id__in=list(ids), finished_at=None).select_related("dependency")
+    rows = ProbeTest.objects.filter(id__in=list(ids), finished_at=None).select_related("dependency__environment")
     return [_job(row.pk, row.dependency, row, "", TEST_LIMIT.total_seconds(), now) for row in rows]
 
 
@@ -272,7 +276,12 @@ def _job(
         return Job(job_id, None, {}, operation, lease_s, forbidden)
     if not spending.reserve(dependency=dependency, spec=spec, now=now):
         return Job(job_id, None, {}, operation, lease_s, spending.USED_UP, Fault.GATE)
-    return Job(job_id, spec, values, operation, lease_s)
+    return Job(job_id, spec, values, operation, lease_s, control=control.usable(control_of(dependency.environment)))
+
+
+def control_of(environment: Environment) -> str:
+    """The control address in force, `host:port`; empty where none is asked."""
+    return control.in_force(environment.control_address, settings.CONTROL_ADDRESS)
 
 
 def _audit(actor: str, action: str, dependency: Dependency, detail: Mapping[str, Any]) -> None:

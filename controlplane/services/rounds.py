@@ -17,8 +17,9 @@ from recloser.core.types import Mode, State, Verdict
 
 from controlplane import clock
 from controlplane.models import Circuit, Environment, ProbeRound
+from controlplane.probe_spec import control
 from controlplane.selectors import policies
-from controlplane.services import transitions
+from controlplane.services import probes, transitions
 from controlplane.services.transitions import Change, core_of
 
 T = TypeVar("T")
@@ -50,7 +51,9 @@ def claim_rounds(*, now: datetime, limit: int = 50, dependency_id: int | None = 
         state=State.OPEN.value, mode=Mode.AUTO.value, due_at__lte=now, dependency__probe__enabled=True
     )
     due = due if dependency_id is None else due.filter(dependency=dependency_id)
-    locked = due.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("dependency__probe")
+    locked = due.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related(
+        "dependency__probe", "dependency__environment"
+    )
     rows = list(locked.order_by("due_at", "id")[:limit])
     granted = _together(_grant_all, rows, now)
     transitions.announce([each.circuit for each in granted])
@@ -67,7 +70,11 @@ def _together(work: Callable[[list[Circuit], datetime], list[T]], rows: list[Cir
     done = transitions.attempt(work, rows, now)
     if done is not None:
         return done
-    fresh = Circuit.objects.select_related("dependency__probe").filter(pk__in=[row.pk for row in rows]).order_by("id")
+    fresh = (
+        Circuit.objects.select_related("dependency__probe", "dependency__environment")
+        .filter(pk__in=[row.pk for row in rows])
+        .order_by("id")
+    )
     return [made for row in fresh for made in transitions.attempt(work, [row], now) or []]
 
 
@@ -95,6 +102,7 @@ def _grant(row: Circuit, policy: CircuitPolicy, now: datetime) -> core.Grant | N
 def _patient(row: Circuit, policy: CircuitPolicy) -> CircuitPolicy:
     """With a lease that outlasts the probe's own time limit."""
     longest = row.dependency.probe.spec.get("time_limit_s", 0.0) + HANDING_ON_S
+    longest += control.LIMIT_S if probes.control_of(row.dependency.environment) else 0.0
     return replace(policy, probe_timeout_s=max(policy.probe_timeout_s, longest))
 
 

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from recloser.core.policy import CircuitPolicy
+from recloser.core.probe import Fault
 from recloser.core.types import FAILURES
 
 from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRound, Run, Transition, Trip
@@ -358,6 +359,8 @@ def _unmet(got: dict[str, Any]) -> list[str]:
     """The conditions that failed; where there was no answer to hold them against, why."""
     given = got.get("conditions")
     failed = [one for one in given if isinstance(one, dict) and not one.get("held")] if isinstance(given, list) else []
+    if got.get("cause") == Fault.PROBER_SUSPECT:
+        return [words.FAULTS["prober_suspect"]]
     if failed:
         return [f"{one.get('name')} wanted {one.get('expected')}, saw {one.get('seen')}" for one in failed]
     cause = str(got.get("cause") or "")

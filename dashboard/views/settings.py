@@ -17,7 +17,7 @@ from controlplane.models import Agent, AgentKey, AllowedNetwork, Environment, Wo
 from controlplane.permissions import ADMINISTER, QUARANTINE
 from controlplane.selectors import access as selector
 from controlplane.selectors import circuits
-from controlplane.services import access, catalogue, egress, removal
+from controlplane.services import access, catalogue, egress, probes, removal
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.access import actor, needs
@@ -38,7 +38,11 @@ def settings(request: HttpRequest) -> HttpResponse:
         return respond(request, "empty", places.frame(None, "settings"), part="page")
     with circuits.snapshot() as now:
         found = selector.access(environment, now)
-        return respond(request, "settings", places.frame(environment, "settings", found=found, now=now))
+        return respond(
+            request,
+            "settings",
+            places.frame(environment, "settings", found=found, control=probes.control_of(environment), now=now),
+        )
 
 
 def _back(environment: Environment) -> str:
@@ -339,6 +343,39 @@ def protection(request: HttpRequest, environment: str) -> HttpResponse:
         return f"{here.slug} is {'protected' if on else 'not protected any more'}."
 
     return sheets.handle(request, here, sheet, BareForm(request.POST or None), act)
+
+
+class ControlForm(forms.Form):
+    """What tells a prober that is cut off itself."""
+
+    control_address = forms.CharField(
+        max_length=300,
+        required=False,
+        help_text="host:port that always answers, such as one.example.com:443; off: none is asked. "
+        "Empty: the installation's own.",
+    )
+
+
+@editing
+@needs(ADMINISTER)
+def control_address(request: HttpRequest, environment: str) -> HttpResponse:
+    """Which address a prober asks after a bad probe."""
+    here = places.named(environment)
+    sheet = Sheet(
+        title="Control address",
+        consequence="After a bad probe it is asked, too. Where it does not answer either, the prober is suspect: the "
+        "verdict is inconclusive and the channels are told.",
+        button="Save",
+        back=_back(here),
+    )
+
+    def act(data: dict[str, Any]) -> str:
+        changes = {"control_address": data["control_address"].strip()}
+        catalogue.edit_environment(environment=here, changes=changes, actor=actor(request))
+        return "The control address is saved."
+
+    given = {"control_address": here.control_address}
+    return sheets.handle(request, here, sheet, ControlForm(request.POST or None, initial=given), act)
 
 
 def _posted(request: HttpRequest) -> Any:

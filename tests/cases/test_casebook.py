@@ -21,7 +21,6 @@ VECTORS = json.loads((ROOT / "sdk" / "tests" / "vectors" / "cases.json").read_te
 IDS = {case["id"] for case in BOOK}
 
 WAITING = {
-    "P02": "a prober that is cut off itself: there is no control address to tell it by yet",
     "P04": "maintenance windows are not built",
 }
 """Cases of what does not exist yet, and why."""

@@ -16,12 +16,14 @@ from controlplane.models import (
     AuditEntry,
     LocalOverride,
     Probe,
+    ProbeRound,
     ProbeTest,
     Worker,
 )
 from controlplane.services import probes
 from tests import factories
 from tests.conftest import NOON
+from tests.dashboard import stage
 
 
 def to(name, *more, environment="prod"):
@@ -361,3 +363,28 @@ def test_settings_cost_a_bounded_number_of_queries(cast, as_, django_assert_num_
 
     with django_assert_num_queries(13):
         client.get("/settings/?environment=prod")
+
+
+def test_an_admin_sets_the_control_address_and_others_may_not(as_, cast):
+    path = reverse("dashboard:control-address", args=["prod"])
+    assert as_(cast.otto).post(path, {"control_address": "off"}).status_code == 403
+    refused = as_(cast.ada).post(path, {"control_address": "example.com"})
+    assert refused.status_code == 422
+    assert "his is no host and port" in refused.content.decode()
+    assert as_(cast.ada).post(path, {"control_address": "off"}).status_code in (200, 302)
+    cast.prod.refresh_from_db()
+    assert cast.prod.control_address == "off"
+    assert "none: a prober that is cut off" in as_(cast.ada).get("/settings/?environment=prod").content.decode()
+
+
+def test_board_and_circuit_page_say_that_the_prober_is_suspect(as_, cast):
+    row = stage.opened(cast.search_api, NOON - timedelta(seconds=60))
+    ProbeRound.objects.create(
+        id=uuid.uuid4(), circuit=row, generation=1, due_at=NOON, granted_at=NOON, lease_expires_at=NOON,
+        finished_at=NOON, verdict="inconclusive", applied=True, answered={"cause": "prober_suspect"},
+    )  # fmt: skip
+
+    for path in ("/?environment=prod", reverse("dashboard:circuit", args=["prod", "search-api"])):
+        text = as_(cast.ann).get(path).content.decode()
+        assert "prober suspect" in text.lower()
+        assert "control address" in text

@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 import structlog
 from celery import shared_task
 from recloser.core.probe import Fault
+from recloser.core.types import Verdict
 
 from controlplane import background, clock, egress
 from controlplane.selectors.networks import allowed_networks
 from controlplane.services import certificates, circuits, probes
 from controlplane.services.probes import Job
 from workers import database, probers
+from workers.controls import Controls
 from workers.probers.answer import Findings
 from workers.way_out import way_out
 
@@ -60,7 +62,8 @@ def _ask_all(jobs: list[Job], finish: Finish) -> None:
     if not jobs:
         return
     networks, started_at, started = allowed_networks(), clock.now(), time.monotonic()
-    waiting = {background.submit(_ask(job, networks)): job for job in jobs}
+    controls = Controls(networks)
+    waiting = {background.submit(_ask(job, networks, controls)): job for job in jobs}
     database.release()
     while waiting:
         ended = _ended(waiting)
@@ -80,10 +83,19 @@ def _heard(job: Job, found: Findings, started_at: datetime, started: float) -> H
     return Heard(job, found, None if at is None else started_at + timedelta(seconds=at - started))
 
 
-async def _ask(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
+async def _ask(job: Job, networks: tuple[egress.Network, ...], controls: Controls) -> Findings:
+    """The dependency, and after a bad answer the control address, too."""
+    found = await _ask_dependency(job, networks)
+    if job.control is not None and found.ruling().verdict is Verdict.BAD:
+        await controls.consult(job.control, found)
+    return found
+
+
+async def _ask_dependency(job: Job, networks: tuple[egress.Network, ...]) -> Findings:
     if job.spec is None:
         return Findings(fault=job.fault, detail=job.problem[:200])
-    limit = min(job.spec.time_limit_s, job.lease_s - LEASE_MARGIN_S)
+    kept_back = LEASE_MARGIN_S + (job.control.time_limit_s if job.control else 0.0)
+    limit = min(job.spec.time_limit_s, job.lease_s - kept_back)
     if limit <= 0:
         return Findings(fault=Fault.GATE, detail="the lease had run out before the probe was sent")
     found = await probers.ask(job.spec, job.secrets, way_out(networks), time_limit_s=limit)

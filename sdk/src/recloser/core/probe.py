@@ -26,6 +26,8 @@ class Fault(StrEnum):
     BAD_REQUEST = "bad_request"
     """The other side understood us and refused what was asked, in a protocol without HTTP's statuses."""
     CREDENTIALS = "credentials"
+    PROBER_SUSPECT = "prober_suspect"
+    """The control address did not answer either: it is the prober that is cut off."""
 
 
 class Ruling(NamedTuple):
@@ -59,6 +61,7 @@ _BY_FAULT: Mapping[Fault, Ruling] = {
     Fault.SPEC: Ruling(Verdict.INCONCLUSIVE, "spec", misconfigured=True),
     Fault.BAD_REQUEST: Ruling(Verdict.INCONCLUSIVE, "bad_request", misconfigured=True),
     Fault.CREDENTIALS: Ruling(Verdict.INCONCLUSIVE, "credentials", misconfigured=True),
+    Fault.PROBER_SUSPECT: Ruling(Verdict.INCONCLUSIVE, "prober_suspect"),
 }
 
 _OWN_CREDENTIALS = frozenset({401, 407})
@@ -75,6 +78,11 @@ def ruling(answer: Answer) -> Ruling:
     if "status" in failed and _asked_badly(answer.status):
         return Ruling(Verdict.INCONCLUSIVE, "bad_request", misconfigured=True)
     return Ruling(Verdict.BAD, failed[0])
+
+
+def prober_suspect(said: Ruling, control: Ruling) -> bool:
+    """Whether a bad answer is the prober's own fault, going by what the control address said just then."""
+    return said.verdict is Verdict.BAD and control.verdict is Verdict.BAD
 
 
 def _asked_badly(status: int | None) -> bool:
