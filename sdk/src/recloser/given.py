@@ -26,7 +26,7 @@ def name_of(tool: Any) -> str | None:
             name = getattr(tool, "name", None)
         except Exception:
             name = None
-    return name if isinstance(name, str) and name else None
+    return name if isinstance(name, str) else None
 
 
 def named(name: Any) -> str:

@@ -378,7 +378,7 @@ class RunState:
         found: list[RunDecision] = []
         if self._standstill is not None:
             named = None if tool is None else self._tools.get(tool) or self._stranger(tool)
-            entry = named or self._latest or Tool("", self.default, False)
+            entry = named or self._latest or Tool("", self.default, False, stands_in=True)
             self._judge_standstill(entry, self._standstill.state(step, fingerprint), step, found)
         return tuple(found)
 

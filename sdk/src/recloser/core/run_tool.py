@@ -43,11 +43,12 @@ class Tool:
     __slots__ = (
         "admitted", "advise_limit", "ambiguous", "blocked", "dependencies", "dependency_limit", "failing",
         "failure_limit", "guarded", "identical_limit", "name", "policy", "rate_limit", "refused", "remove_limit",
-        "repeats", "semantic", "semantic_removed", "share", "told", "withdrawn",
+        "repeats", "semantic", "semantic_removed", "share", "stands_in", "told", "withdrawn",
     )  # fmt: skip
 
-    def __init__(self, name: str, rules: ToolRules, short: bool) -> None:
+    def __init__(self, name: str, rules: ToolRules, short: bool, *, stands_in: bool = False) -> None:
         self.name = name
+        self.stands_in = stands_in  # for no tool at all: nothing can be lost
         self.withdrawn: RunDecision | None = None
         self.refused = 0
         self.failing = Streak()
@@ -93,7 +94,7 @@ class Tool:
 
     def can_be_lost(self, signal: Signal) -> bool:
         """Whether this signal may still take the tool from the run."""
-        return self.withdrawn is None and self.name != "" and self.is_exposed(signal)
+        return self.withdrawn is None and not self.stands_in and self.is_exposed(signal)
 
 
 def _on(delivery: Delivery, limit: Limit | None) -> Limit | None:
