@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.db import transaction
 from playwright.sync_api import expect
 
 from controlplane import clock
+from controlplane.services import transitions
 from tests import factories
+from tests.dashboard import stage
 from tests.e2e import story
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
@@ -109,3 +112,24 @@ def test_on_a_phone_a_button_opens_the_palette(server, cast, opened, sign_in):
     finding.get_by_role("link", name="crm-db").tap()
 
     tab.wait_for_url(f"{server}/circuits/prod/crm-db/")
+
+
+def test_the_board_is_narrowed_by_its_address_and_a_refresh_leaves_a_half_made_choice_alone(
+    server, night, page, sign_in
+):
+    sign_in("otto", path="/?environment=prod")
+    choice = page.get_by_role("form", name="Part of the fleet")
+    choice.get_by_label("State").select_option("not_closed")
+    changed = clock.now()
+    stage.opened(night.crm_db, changed)
+    with transaction.atomic():
+        transitions.announce([night.crm_db.circuit])
+    expect(page.get_by_role("article").filter(has_text="crm-db")).to_be_visible()
+    expect(choice.get_by_label("State")).to_have_value("not_closed")
+    choice.get_by_role("button", name="Filter").click()
+
+    page.wait_for_url(re.compile("state=not_closed"))
+    expect(page.locator(".cell", has_text="crm-db")).to_be_visible()
+    expect(page.locator(".cell.closed")).to_have_count(0)
+    choice.get_by_role("link", name="Whole fleet").click()
+    expect(page.locator(".cell.closed").first).to_be_visible()
