@@ -13,10 +13,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from recloser.config_sync import DependencyRule, Pulse
-from recloser.core.circuit import Breach, Circuit, finish_round, grant_round, judge, lengthen, shift
+from recloser.core.circuit import Breach, Circuit, finish_round, grant_round, judge, lengthen, shift, verdict_of
 from recloser.core.policy import CircuitPolicy, worker_scope
 from recloser.core.registry import Registry
-from recloser.core.types import FAILURES, SUCCESSES, Outcome, State, Verdict
+from recloser.core.types import FAILURES, SUCCESSES, Outcome, State
 from recloser.core.window import Window
 from recloser.outbox import new_id
 
@@ -91,12 +91,7 @@ class WorkerBreakers:
         own = self._own.get(dependency)
         if own is None:
             return
-        verdict = Verdict.INCONCLUSIVE
-        if outcome in FAILURES:
-            verdict = Verdict.BAD
-        elif outcome in SUCCESSES:
-            verdict = Verdict.GOOD
-        done = finish_round(own.circuit, round_id, verdict, own.policy, now, **more)
+        done = finish_round(own.circuit, round_id, verdict_of(outcome), own.policy, now, **more)
         if done.circuit.state is State.CLOSED:
             own.window.clear()
         self._set(own, done.circuit)

@@ -23,10 +23,12 @@ from recloser.core.circuit import (
     force_open,
     from_dict,
     grant_round,
+    in_share,
     is_current,
     judge,
     lengthen,
     next_change_at,
+    next_share_at,
     probe_now,
     release,
     shift,
@@ -337,7 +339,7 @@ def test_a_bad_round_reopens_and_doubles_the_wait_up_to_its_limit():
         assert (circuit.state, circuit.cause) == (State.OPEN, Cause.PROBE_FAILED)
         waits.append(circuit.due_at - circuit.changed_at)
         circuit = grant_round(circuit, POLICY, circuit.due_at, f"p{number + 1}").circuit
-    assert waits == [60, 60, 60, 60]
+    assert waits == [45, 45, 45, 45]
     assert circuit.failed_rounds == 4
 
 
@@ -589,13 +591,87 @@ def test_two_of_three_places_make_one_verdict(votes, verdict):
     assert combined(votes, replace(POLICY, vantage_points=3, vantage_quorum=2)) is verdict
 
 
-def test_a_ramp_admits_rising_shares_during_its_round():
-    ramped = replace(POLICY, ramp=(0.1, 0.5), ramp_step_s=4.0)
-    circuit = half_open(ramped)
-    shares = [admitted_share(circuit, ramped, NOW + at) for at in (29, 30, 34, 50)]
+RAMPED = replace(POLICY, ramp=(0.1, 0.5), ramp_step_s=4.0)
+
+
+def ramping(policy: CircuitPolicy = RAMPED) -> Circuit:
+    """Ramping since NOW + 30."""
+    return finish_round(half_open(policy), "p1", Verdict.GOOD, policy, NOW + 30).circuit
+
+
+def test_a_ramp_admits_rising_shares_once_the_probe_was_good():
+    shares = [admitted_share(ramping(), RAMPED, NOW + at) for at in (29, 30, 34, 50)]
     assert shares == [0.0, 0.1, 0.5, 0.5]
-    assert admitted_share(circuit, POLICY, NOW + 31) == 0.0
-    assert admitted_share(opened(), ramped, NOW + 31) == 0.0
+    assert admitted_share(half_open(RAMPED), RAMPED, NOW + 31) == 0.0
+    assert admitted_share(opened(), RAMPED, NOW + 31) == 0.0
+
+
+def test_a_ramp_is_the_last_part_of_one_round_and_closes_with_its_last_step():
+    circuit = ramping()
+    assert (circuit.state, circuit.cause, circuit.round.id) == (State.HALF_OPEN, Cause.RAMP_STARTED, "p1")
+    assert grant_round(circuit, RAMPED, NOW + 31, "p2").reason == "another round is in flight"
+    assert not finish_round(circuit, "p1", Verdict.BAD, RAMPED, NOW + 31).applied
+    assert sweep(circuit, RAMPED, NOW + 37.9) == circuit
+    assert [next_share_at(circuit, RAMPED, NOW + at) for at in (30, 35, 39)] == [NOW + 34, NOW + 38, NOW + 38]
+    closed = sweep(circuit, RAMPED, NOW + 50)
+    assert (closed.state, closed.cause, closed.closed_at) == (State.CLOSED, Cause.RAMP_PASSED, NOW + 38)
+
+
+def failing(workers: int, each: int) -> Evidence:
+    own = tuple(WorkerEvidence(f"w{n}", failures=each, calls=each, last_failed=True) for n in range(workers))
+    total = workers * each
+    return Evidence(failures=total, calls=total, streak=total, workers=own, live_workers=10)
+
+
+def test_one_admitted_worker_that_fails_alone_reopens_a_ramp_with_back_off():
+    policy = replace(RAMPED, settle_s=0.0, min_workers=2, consecutive_failures=5, jitter=0.0, cooldown_max_s=300.0)
+    verdict = judge(ramping(policy), failing(1, 5), policy, NOW + 31)
+    assert (verdict.reopened, verdict.opened) == (True, False)
+    assert (verdict.circuit.state, verdict.circuit.cause) == (State.OPEN, Cause.RAMP_FAILED)
+    assert verdict.circuit.due_at == NOW + 31 + policy.cooldown_s * policy.backoff
+
+
+def test_one_of_two_admitted_workers_reopens_no_ramp():
+    policy = replace(RAMPED, settle_s=0.0, min_workers=2, consecutive_failures=5)
+    well = WorkerEvidence("w9", ok=5, calls=5)
+    seen = replace(failing(1, 5), workers=(*failing(1, 5).workers, well), ok=5, calls=10)
+    assert judge(ramping(policy), seen, policy, NOW + 31).circuit == ramping(policy)
+
+
+def test_a_breach_during_a_ramp_settles_and_the_ramp_does_not_close_over_it():
+    policy = replace(RAMPED, settle_s=0.5, consecutive_failures=5)
+    suspected = judge(ramping(), failing(1, 5), policy, NOW + 37.9)
+    assert suspected.suspected and suspected.settles_at == NOW + 38.4
+    assert sweep(suspected.circuit, policy, NOW + 38.2) == suspected.circuit
+    assert judge(suspected.circuit, failing(1, 5), policy, NOW + 38.4).reopened
+    well = replace(failing(1, 5), streak=0, ok=50, calls=55)
+    assert sweep(judge(suspected.circuit, well, policy, NOW + 38.4).circuit, policy, NOW + 38.4).state is State.CLOSED
+
+
+def test_force_close_ends_a_ramp_and_its_lease_says_nothing_afterwards():
+    closed = force_close(ramping(), now=NOW + 31, **HANDS)
+    assert closed.state is State.CLOSED and closed.round is None
+    assert sweep(closed, RAMPED, NOW + 60) == closed
+
+
+def test_who_is_in_a_share_stays_in_and_a_share_is_a_share():
+    names = [f"pod-{n}" for n in range(2000)]
+    tenth, half = ({name for name in names if in_share(name, 7, share)} for share in (0.1, 0.5))
+    assert tenth < half
+    assert 140 < len(tenth) < 260 and 900 < len(half) < 1100
+    assert all(in_share(name, 7, 1.0) for name in names) and not any(in_share(name, 7, 0.0) for name in names)
+
+
+def test_the_wait_that_a_server_asked_for_holds_after_a_ramp_that_failed():
+    policy = replace(RAMPED, settle_s=0.0, consecutive_failures=5, jitter=0.0)
+    asked = replace(failing(1, 5), retry_until=NOW + 31 + 900)
+    assert judge(ramping(policy), asked, policy, NOW + 31).circuit.due_at == NOW + 31 + 900
+
+
+def test_a_clock_step_moves_a_ramp():
+    moved = shift(ramping(), 100.0)
+    assert admitted_share(moved, RAMPED, NOW + 134) == admitted_share(ramping(), RAMPED, NOW + 34)
+    assert from_dict(to_dict(moved)) == moved
 
 
 # -- the table, and storage

@@ -5,12 +5,13 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from recloser.core.circuit import Circuit, effective_of, next_change_at
+from recloser.core.circuit import Circuit, admitted_share, effective_of, in_share, next_change_at
 from recloser.core.policy import CircuitPolicy
 from recloser.core.replay import Ask, Call, Fleet, Operate, ProbeEnd, ProbeStart
 from recloser.core.types import Delivery, Mode, Outcome, State, Verdict
 
 WINDOW_S, MIN_CALLS, RATE, STREAK, COOLDOWN_S, LONGEST_S, LEASE_S, INTERVAL_S = 12.0, 4, 0.5, 3, 6.0, 24.0, 3.0, 1.0
+RAMP_STEP_S = 4.0
 
 gaps = st.sampled_from([0.0, 0.1, 0.4, 1.0, 3.0, 7.0])
 outcomes = st.sampled_from(
@@ -18,13 +19,15 @@ outcomes = st.sampled_from(
 )
 workers = st.sampled_from(["w1", "w2", "w3"])
 verdicts = st.sampled_from([Verdict.GOOD, Verdict.BAD, Verdict.INCONCLUSIVE])
+ramps = st.sampled_from([(), (0.1, 0.5, 1.0)])
 
 
 class Model:
     """The rules as one would tell them, with no thought of speed."""
 
-    def __init__(self, settle_s: float, needed: int) -> None:
-        self.settle_s, self.needed = settle_s, needed
+    def __init__(self, settle_s: float, needed: int, ramp: tuple[float, ...] = ()) -> None:
+        self.settle_s, self.needed, self.ramp = settle_s, needed, ramp
+        self.ramping: float | None = None
         self.state, self.mode, self.until = "closed", "auto", 0.0
         self.samples: list[tuple[float, str, bool]] = []
         self.epochs = [(-99.0, 0)]
@@ -37,18 +40,21 @@ class Model:
 
     def change(self, now: float, state: str) -> None:
         self.state = state
-        self.samples, self.suspected, self.probe = [], None, None
+        self.samples, self.suspected, self.probe, self.ramping = [], None, None, None
         self.epochs.append((now, self.epochs[-1][1] + 1))
 
     def pass_time(self, now: float) -> None:
         if self.suspected is not None and now >= self.suspected + self.settle_s:
             at = self.suspected + self.settle_s
             if self.breached(at):
-                self.open(at)
+                self.trip(at)
             self.suspected = None
         if self.mode != "auto" and now >= self.until:
             self.end_override(self.until)
-        if self.probe is not None and now >= self.lease:
+        if self.ramping is not None and now >= self.lease and self.suspected is None:
+            self.change(self.lease, "closed")
+            self.closed_at, self.good = self.lease, 0
+        elif self.probe is not None and self.ramping is None and now >= self.lease:
             self.change(self.lease, "open")
             self.due = self.lease + COOLDOWN_S
 
@@ -68,13 +74,24 @@ class Model:
             return True
         if len(live) >= MIN_CALLS:
             seeing = [name for name in {s[1] for s in live} if share(live, name) >= RATE]
-            return len(failures) >= RATE * len(live) and len(seeing) >= 2
+            return len(failures) >= RATE * len(live) and len(seeing) >= self.quorum(live)
         tail: list[str] = []
         for _, name, failed in reversed(self.samples):
             if not failed:
                 break
             tail.append(name)
-        return len(tail) >= STREAK and len(set(tail)) >= 2
+        return len(tail) >= STREAK and len(set(tail)) >= self.quorum(live)
+
+    def quorum(self, live: list[tuple[float, str, bool]]) -> int:
+        return 2 if self.ramping is None else max(1, min(2, len({s[1] for s in live})))
+
+    def trip(self, at: float) -> None:
+        if self.ramping is None:
+            self.open(at)
+            return
+        self.change(at, "open")
+        self.wait = min(LONGEST_S, 2 * (COOLDOWN_S if self.wait is None else self.wait))
+        self.due, self.good = at + self.wait, 0
 
     def stuck_everywhere(self, calling: set[str]) -> bool:
         """Each of four in five workers that call has failed STREAK times running, and they are two or more."""
@@ -92,14 +109,14 @@ class Model:
     def call(self, now: float, worker: str, outcome: Outcome, started: float) -> None:
         epoch = [number for at, number in self.epochs if at <= started][-1]
         judged = outcome in (Outcome.OK, Outcome.EMPTY, Outcome.TIMEOUT)
-        if self.state != "closed" or epoch != self.epochs[-1][1] or not judged:
+        if (self.state != "closed" and self.ramping is None) or epoch != self.epochs[-1][1] or not judged:
             return
         failed = outcome is Outcome.TIMEOUT
         self.samples.append((now, worker, failed))
         if failed and self.mode == "auto" and self.suspected is None and self.breached(now):
             self.suspected = now
         if failed and self.suspected is not None and now >= self.suspected + self.settle_s and self.breached(now):
-            self.open(now)
+            self.trip(now)
 
     def grant(self, now: float, probe: str) -> bool:
         free = self.mode == "auto" and self.state == "open" and self.probe is None and now >= self.due
@@ -109,9 +126,13 @@ class Model:
         return free
 
     def finish(self, now: float, probe: str, verdict: Verdict) -> None:
-        if self.probe != probe:
+        if self.probe != probe or self.ramping is not None:
             return
         self.good = self.good + 1 if verdict is Verdict.GOOD else (0 if verdict is Verdict.BAD else self.good)
+        if self.good >= self.needed and self.ramp:
+            self.change(now, "half_open")
+            self.probe, self.ramping, self.lease = probe, now, now + RAMP_STEP_S * len(self.ramp)
+            return
         if self.good >= self.needed:
             self.change(now, "closed")
             self.closed_at, self.good = now, 0
@@ -135,8 +156,11 @@ class Model:
         else:
             self.wait, self.closed_at = None, now
 
-    def admits(self) -> bool:
-        return self.state == "closed"
+    def admits(self, worker: str, now: float) -> bool:
+        if self.ramping is None:
+            return self.state == "closed"
+        step = min(int((now - self.ramping) // RAMP_STEP_S), len(self.ramp) - 1)
+        return in_share(worker, self.epochs[-1][1], self.ramp[step])
 
 
 def share(live: list[tuple[float, str, bool]], name: str) -> float:
@@ -147,8 +171,12 @@ def share(live: list[tuple[float, str, bool]], name: str) -> float:
 class CircuitMachine(RuleBasedStateMachine):
     """Feeds the same events to the core, through its driver, and to the model."""
 
-    @initialize(settle_s=st.sampled_from([0.0, 0.5]), needed=st.sampled_from([1, 2]))
-    def start(self, settle_s: float, needed: int) -> None:
+    @initialize(
+        settle_s=st.sampled_from([0.0, 0.5]),
+        needed=st.sampled_from([1, 2]),
+        ramp=st.sampled_from([(), (0.1, 0.5, 1.0)]),
+    )
+    def start(self, settle_s: float, needed: int, ramp: tuple[float, ...]) -> None:
         self.policy = CircuitPolicy(
             window_s=WINDOW_S,
             min_calls=MIN_CALLS,
@@ -163,10 +191,12 @@ class CircuitMachine(RuleBasedStateMachine):
             probe_interval_s=INTERVAL_S,
             probe_successes=needed,
             lockout_after_s=None,
+            ramp=ramp,
+            ramp_step_s=RAMP_STEP_S,
         )
         self.fleet = Fleet(lambda name: self.policy, lambda tool: ("api",))
         self.fleet.circuit("api")
-        self.model = Model(settle_s, needed)
+        self.model = Model(settle_s, needed, ramp)
         self.now = 0.0
         self.probes = 0
         self.generation = 0
@@ -205,9 +235,10 @@ class CircuitMachine(RuleBasedStateMachine):
         self.fleet.feed(Operate(now, "api", verb, "ada", until=now + held + 0.05))
         self.model.force(now, verb, now + held + 0.05)
 
-    @rule()
-    def ask(self) -> None:
-        assert self.fleet.feed(Ask(self.now, "search")).admitted is self.model.admits()
+    @rule(worker=workers)
+    def ask(self, worker: str) -> None:
+        said = self.fleet.feed(Ask(self.now, "search", worker=worker))
+        assert said.admitted is self.model.admits(worker, self.now)
 
     @invariant()
     def same_as_the_model(self) -> None:
@@ -229,9 +260,12 @@ class CircuitMachine(RuleBasedStateMachine):
         assert (circuit.opened_at is None) == (circuit.state is State.CLOSED)
         assert (circuit.mode_expires_at is None) == (circuit.mode is Mode.AUTO)
         assert circuit.generation >= self.generation
-        assert circuit.suspected_at is None or circuit.state is State.CLOSED
+        ramps = circuit.round is not None and circuit.round.ramp_started_at is not None
+        assert circuit.suspected_at is None or circuit.state is State.CLOSED or ramps
+        assert ramps is (self.model.ramping is not None)
+        assert ramps or admitted_share(circuit, self.policy, self.now) == 0.0
         assert never_stuck(circuit, self.policy)
-        assert effective_of(circuit, Delivery.ENFORCE, self.now).admits == self.model.admits()
+        assert effective_of(circuit, Delivery.ENFORCE, self.now).admits == (self.model.state == "closed")
         self.generation = circuit.generation
 
 

@@ -3,6 +3,16 @@
 from recloser.core.evidence import Breach, Evidence, OwnStreak, WorkerEvidence
 from recloser.core.judgement import Judgement, breaches, judge, worker_fault
 from recloser.core.outcomes import LONGEST_WAIT_S
+from recloser.core.permits import (
+    CANDIDATE_S,
+    by_permit,
+    grant_permit,
+    is_due,
+    is_later,
+    may_test,
+    refuse_candidate,
+    verdict_of,
+)
 from recloser.core.rounds import (
     Finish,
     Grant,
@@ -10,7 +20,11 @@ from recloser.core.rounds import (
     combined,
     finish_round,
     grant_round,
+    in_share,
+    is_ramping,
     next_change_at,
+    next_share_at,
+    ramp_share,
     sweep,
 )
 from recloser.core.states import (
@@ -35,6 +49,7 @@ from recloser.core.states import (
 )
 
 __all__ = [
+    "CANDIDATE_S",
     "LEGAL",
     "LONGEST_WAIT_S",
     "Breach",
@@ -50,6 +65,7 @@ __all__ = [
     "WorkerEvidence",
     "admitted_share",
     "breaches",
+    "by_permit",
     "combined",
     "effective",
     "effective_of",
@@ -59,15 +75,25 @@ __all__ = [
     "force_closed",
     "force_open",
     "from_dict",
+    "grant_permit",
     "grant_round",
+    "in_share",
     "is_current",
+    "is_due",
+    "is_later",
+    "is_ramping",
     "judge",
     "lengthen",
+    "may_test",
     "next_change_at",
+    "next_share_at",
     "probe_now",
+    "ramp_share",
+    "refuse_candidate",
     "release",
     "shift",
     "sweep",
     "to_dict",
+    "verdict_of",
     "worker_fault",
 ]

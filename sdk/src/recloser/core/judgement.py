@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from recloser.core.evidence import Breach, Evidence, WorkerEvidence
 from recloser.core.outcomes import LONGEST_WAIT_S
+from recloser.core.rounds import fail_ramp, is_ramping
 from recloser.core.schema import CircuitPolicy
 from recloser.core.states import Circuit, expire_override, move
 from recloser.core.types import Cause, Delivery, Mode, Signal, State
@@ -27,6 +28,8 @@ class Judgement:
     breach: Breach | None = None
     """The rule that holds, quorum included; enforced or only watched."""
     opened: bool = False
+    reopened: bool = False
+    """A ramp's admitted share broke a rule: open again. No trip, since the outage had not ended."""
     suspected: bool = False
     """Newly suspected: ask every worker to flush, and judge again at `settles_at`."""
     settles_at: float | None = None
@@ -39,8 +42,10 @@ class Judgement:
 
 
 def judge(circuit: Circuit, evidence: Evidence, policy: CircuitPolicy, now: float) -> Judgement:
-    """Judge a closed circuit by its window; an open one is only tested by probes."""
+    """Judge a closed circuit by its window, or the admitted share of a ramp; an open one is only tested by probes."""
     current = expire_override(circuit, now)
+    if is_ramping(circuit):
+        return _judge_ramp(circuit, evidence, policy, now)
     if current.state is not State.CLOSED or current.generation != circuit.generation:
         return Judgement(current)  # open, or an override just ended: this evidence is of an older generation
     if policy.delivery is Delivery.OFF:
@@ -56,6 +61,24 @@ def judge(circuit: Circuit, evidence: Evidence, policy: CircuitPolicy, now: floa
         worker_fault=worker_fault(evidence, policy),
         quorum_out_of_reach=evidence.live_voices < policy.min_workers,
     )
+
+
+def _judge_ramp(circuit: Circuit, evidence: Evidence, policy: CircuitPolicy, now: float) -> Judgement:
+    """The ordinary rules over the admitted; where fewer workers call than the quorum asks for, all who call are it."""
+    quorum = max(1, min(policy.min_workers, sum(own.ok + own.failures > 0 for own in evidence.voices)))
+    held = _strongest(breaches(evidence, dataclasses.replace(policy, min_workers=quorum)))
+    settled = now >= (_settles_at(circuit, policy) or now)
+    if held is None or not held.enforced:
+        return Judgement(_unsuspected(circuit) if settled else circuit)
+    if circuit.suspected_at is None:
+        if not evidence.completed_by_bad_sample:
+            return Judgement(circuit)
+        circuit = dataclasses.replace(circuit, suspected_at=now, suspected_signal=held.signal)
+        if policy.settle_s > 0.0:
+            return Judgement(circuit, held, suspected=True, settles_at=_settles_at(circuit, policy))
+    if not settled:
+        return Judgement(circuit, held, settles_at=_settles_at(circuit, policy))
+    return Judgement(fail_ramp(circuit, policy, now, evidence.retry_until), held, reopened=True)
 
 
 def _settle(circuit: Circuit, evidence: Evidence, policy: CircuitPolicy, held: Breach | None, now: float) -> Judgement:

@@ -10,13 +10,16 @@ from recloser.core.budget import Spend
 from recloser.core.circuit import (
     Breach,
     Circuit,
+    admitted_share,
     effective_of,
     finish_round,
     force_close,
     force_closed,
     force_open,
     grant_round,
+    in_share,
     is_current,
+    is_ramping,
     judge,
     lengthen,
     release,
@@ -25,7 +28,7 @@ from recloser.core.circuit import (
 )
 from recloser.core.run import RunDecision, RunState
 from recloser.core.schema import CircuitPolicy
-from recloser.core.types import FAILURES, Outcome, State, Verdict
+from recloser.core.types import FAILURES, Mode, Outcome, State, Verdict
 from recloser.core.window import Window, is_slow
 
 
@@ -59,6 +62,7 @@ class Ask:
     run: str = ""
     step: int | None = None
     fingerprint: str | None = None
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,17 @@ class _Track:
         return self.generations[bisect_right(self.generations, (at, float("inf"))) - 1][1]
 
 
+def _admits(track: _Track, now: float, worker: str) -> bool:
+    if effective_of(track.circuit, track.policy.delivery, now).admits:
+        return True
+    share = admitted_share(track.circuit, track.policy, now)
+    return track.circuit.mode is Mode.AUTO and in_share(worker, track.circuit.generation, share)
+
+
+def _is_judged(circuit: Circuit) -> bool:
+    return circuit.state is State.CLOSED or is_ramping(circuit)
+
+
 class Fleet:
     """The shared circuits of a set of dependencies. Times are elapsed seconds; the wall clock may step."""
 
@@ -199,7 +214,8 @@ class Fleet:
             case Call():
                 changes += self._called(event)
             case Ask():
-                return Said(event.at, admitted=self.admits(event.tool, event.at), changes=tuple(changes))
+                admitted = self.admits(event.tool, event.at, event.worker)
+                return Said(event.at, admitted=admitted, changes=tuple(changes))
             case ProbeStart():
                 return self._probe_asked(event, changes)
             case ProbeEnd():
@@ -236,11 +252,11 @@ class Fleet:
         """Every dependency met so far."""
         return tuple(self._tracks)
 
-    def admits(self, tool: str, at: float) -> bool:
-        """A tool is callable when all its dependencies are."""
+    def admits(self, tool: str, at: float, worker: str = "") -> bool:
+        """A tool is callable when all its dependencies are; by a ramp, to the workers of its share."""
         now = at + self._clock_offset
         tracks = [self._track(name) for name in self._dependencies_of(tool)]
-        return all(effective_of(track.circuit, track.policy.delivery, now).admits for track in tracks)
+        return all(_admits(track, now, worker) for track in tracks)
 
     def wall(self, at: float) -> float:
         """Elapsed time as the wall clock shows it."""
@@ -264,7 +280,7 @@ class Fleet:
         admitted_at = (call.at if call.started is None else call.started) + self._clock_offset
         if call.retry_after_s is not None and call.outcome in FAILURES:
             track.circuit = lengthen(track.circuit, call.retry_after_s, now)
-        if not is_current(track.circuit, track.admitted_under(admitted_at)) or track.circuit.state is not State.CLOSED:
+        if not is_current(track.circuit, track.admitted_under(admitted_at)) or not _is_judged(track.circuit):
             return []
         slow = self._is_slow(track, call)
         step = None if call.step is None else (call.run, call.step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -72,6 +73,8 @@ def finish_round(
     circuit = sweep(circuit, policy, now)
     if circuit.round is None or circuit.round.id != round_id:
         return Finish(circuit, False, None, "this round is over")
+    if circuit.round.ramp_started_at is not None:
+        return Finish(circuit, False, None, "this round has its verdict")
     if verdict is Verdict.GOOD and _another_operation(circuit, operation):
         waiting = _inconclusive(circuit, policy, now)
         return Finish(waiting, True, Verdict.INCONCLUSIVE, f"only {circuit.operation} can close it")
@@ -89,12 +92,25 @@ def _another_operation(circuit: Circuit, operation: str | None) -> bool:
 def _good(circuit: Circuit, policy: CircuitPolicy, now: float) -> Circuit:
     good_rounds = circuit.good_rounds + 1
     if good_rounds >= policy.probe_successes:
-        return move(circuit, State.CLOSED, Cause.PROBE_PASSED, now, **CLOSED_AGAIN, closed_at=now)
+        if policy.ramp:
+            return _ramping(circuit, policy, now, good_rounds)
+        return _closed(circuit, Cause.PROBE_PASSED, now)
     due_at = now + _at_least(policy.probe_interval_s, circuit, policy)
     return move(circuit, State.OPEN, Cause.PROBE_PASSED, now, good_rounds=good_rounds, due_at=due_at)
 
 
-def _bad(circuit: Circuit, policy: CircuitPolicy, now: float, jitter: float, retry_after_s: float | None) -> Circuit:
+def _closed(circuit: Circuit, cause: Cause, at: float) -> Circuit:
+    return move(circuit, State.CLOSED, cause, at, **CLOSED_AGAIN, closed_at=at)
+
+
+def _bad(
+    circuit: Circuit,
+    policy: CircuitPolicy,
+    now: float,
+    jitter: float,
+    retry_after_s: float | None,
+    cause: Cause = Cause.PROBE_FAILED,
+) -> Circuit:
     longest = max(policy.cooldown_s, policy.cooldown_max_s)
     present = policy.cooldown_s if circuit.cooldown_s is None else circuit.cooldown_s
     cooldown = min(longest, present * policy.backoff)
@@ -103,7 +119,7 @@ def _bad(circuit: Circuit, policy: CircuitPolicy, now: float, jitter: float, ret
     return move(
         circuit,
         State.OPEN,
-        Cause.PROBE_FAILED,
+        cause,
         now,
         cooldown_s=cooldown,
         due_at=now + max(_at_least(wait, circuit, policy), asked),
@@ -125,15 +141,41 @@ def _at_least(wait: float, circuit: Circuit, policy: CircuitPolicy) -> float:
     return wait
 
 
+def _ramping(circuit: Circuit, policy: CircuitPolicy, now: float, good_rounds: int) -> Circuit:
+    """Go on with the round, half open, with rising shares of the workers; its lease lasts as long as the ramp."""
+    assert circuit.round is not None
+    until = now + len(policy.ramp) * policy.ramp_step_s
+    ramping = dataclasses.replace(circuit.round, ramp_started_at=now, lease_expires_at=until)
+    return move(circuit, State.HALF_OPEN, Cause.RAMP_STARTED, now, round=ramping, good_rounds=good_rounds)
+
+
+def is_ramping(circuit: Circuit) -> bool:
+    """Whether its round is past the verdict, and a share of the workers is admitted."""
+    return circuit.round is not None and circuit.round.ramp_started_at is not None
+
+
+def fail_ramp(circuit: Circuit, policy: CircuitPolicy, now: float, retry_until: float | None = None) -> Circuit:
+    """The admitted share failed: open again, with back-off, as after a bad probe."""
+    wait = None if retry_until is None else max(0.0, retry_until - now)
+    return _bad(circuit, policy, now, 0.0, wait, Cause.RAMP_FAILED)
+
+
 def sweep(circuit: Circuit, policy: CircuitPolicy, now: float) -> Circuit:
-    """Write down what time alone has changed: an override run out, a lease expired, a lockout reached."""
+    """Write down what time alone has changed: an override, a lease or a ramp run out, a lockout reached."""
     return _lock_out(_expire_lease(expire_override(circuit, now), policy, now), policy, now)
 
 
 def _expire_lease(circuit: Circuit, policy: CircuitPolicy, now: float) -> Circuit:
     if circuit.round is None or now < circuit.round.lease_expires_at:
         return circuit
+    if is_ramping(circuit):  # a suspicion is settled by the evidence first
+        return circuit if circuit.suspected_at is not None else _closed(circuit, Cause.RAMP_PASSED, _ended_at(circuit))
     return _inconclusive(circuit, policy, circuit.round.lease_expires_at)
+
+
+def _ended_at(circuit: Circuit) -> float:
+    assert circuit.round is not None
+    return circuit.round.lease_expires_at
 
 
 def _lock_out(circuit: Circuit, policy: CircuitPolicy, now: float) -> Circuit:
@@ -179,8 +221,27 @@ def combined(votes: Iterable[Verdict], policy: CircuitPolicy) -> Verdict | None:
 
 
 def admitted_share(circuit: Circuit, policy: CircuitPolicy, now: float) -> float:
-    """The share of calls that a ramp admits at this moment of its round; 0 without a ramp or a round."""
-    if not policy.ramp or circuit.round is None or now < circuit.round.started_at:
+    """The share of workers that a ramp admits at this moment of its round; 0 without a ramp or before it."""
+    return ramp_share(None if circuit.round is None else circuit.round.ramp_started_at, policy, now)
+
+
+def ramp_share(started_at: float | None, policy: CircuitPolicy, now: float) -> float:
+    """The same from what agents are told: one rule for server and agent."""
+    if not policy.ramp or started_at is None or now < started_at:
         return 0.0
-    step = int((now - circuit.round.started_at) // policy.ramp_step_s)
+    step = int((now - started_at) // policy.ramp_step_s)
     return policy.ramp[min(step, len(policy.ramp) - 1)]
+
+
+def next_share_at(circuit: Circuit, policy: CircuitPolicy, now: float) -> float | None:
+    """When the ramp takes its next step, the last of which closes; None without a ramp."""
+    if circuit.round is None or circuit.round.ramp_started_at is None:
+        return None
+    gone = int(max(0.0, now - circuit.round.ramp_started_at) // policy.ramp_step_s)
+    return min(circuit.round.ramp_started_at + (gone + 1) * policy.ramp_step_s, circuit.round.lease_expires_at)
+
+
+def in_share(worker: str, generation: int, share: float) -> bool:
+    """Whether a worker is among the admitted: by its name and the ramp's generation, so that who is in stays in."""
+    drawn = hashlib.sha256(f"{generation}:{worker}".encode("utf-8", "replace")).digest()
+    return int.from_bytes(drawn[:8]) < share * 2**64

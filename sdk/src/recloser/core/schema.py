@@ -194,7 +194,10 @@ class CircuitPolicy:
     vantage_points: int = _count(1, "Send each round from this many places.", low=1, high=20)
     vantage_quorum: int = _count(1, "This many places must find it good.", low=1, high=20, looser=Looser.DOWN)
     ramp: tuple[float, ...] = _setting(
-        (), Kind.SHARES, "Shares of calls to admit, step by step, as the last part of a round.", unit="share"
+        (),
+        Kind.SHARES,
+        "Shares of workers to admit, step by step, after a good probe; the last one closes.",
+        unit="share",
     )
     ramp_step_s: float = _seconds(10.0, "Stay this long at each share of the ramp.", low=0.1)
     permits: bool = _flag(True, "Later runs may test the half-open tool with a real call.", looser=Looser.WHEN_TRUE)
@@ -451,4 +454,5 @@ def worker_scope(policy: CircuitPolicy) -> CircuitPolicy:
         consecutive_failures=policy.worker_consecutive_failures,
         cooldown_s=policy.worker_cooldown_s,
         lockout_after_s=None,
+        ramp=(),
     )

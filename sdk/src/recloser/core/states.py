@@ -32,14 +32,16 @@ class Round:
     id: str
     started_at: float
     lease_expires_at: float
+    ramp_started_at: float | None = None
+    """Since when a share of the workers is admitted again; None while its verdict is awaited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
     """The shared breaker of one dependency. Instants are seconds on the caller's clock.
 
-    It is half open exactly while a round is in flight. `generation` rises with every change of state or mode, and
-    with every fresh start of the counters: evidence of an older generation has no say.
+    It is half open exactly while a round is in flight; a ramp is the last part of its round. `generation` rises with
+    every change of state or mode, and with every fresh start of the counters: evidence of an older one has no say.
     """
 
     state: State = State.CLOSED
@@ -85,9 +87,10 @@ LEGAL: Mapping[tuple[State, State], frozenset[Cause]] = {
     ),
     (State.OPEN, State.HALF_OPEN): frozenset({Cause.PROBE_STARTED}),
     (State.HALF_OPEN, State.OPEN): frozenset(
-        {Cause.PROBE_FAILED, Cause.PROBE_INCONCLUSIVE, Cause.PROBE_PASSED, Cause.OPERATOR}
+        {Cause.PROBE_FAILED, Cause.PROBE_INCONCLUSIVE, Cause.PROBE_PASSED, Cause.RAMP_FAILED, Cause.OPERATOR}
     ),
-    (State.HALF_OPEN, State.CLOSED): frozenset({Cause.PROBE_PASSED, Cause.OPERATOR}),
+    (State.HALF_OPEN, State.HALF_OPEN): frozenset({Cause.RAMP_STARTED}),
+    (State.HALF_OPEN, State.CLOSED): frozenset({Cause.PROBE_PASSED, Cause.RAMP_PASSED, Cause.OPERATOR}),
     (State.OPEN, State.CLOSED): frozenset({Cause.OPERATOR}),
     (State.CLOSED, State.CLOSED): frozenset({Cause.OPERATOR, Cause.OVERRIDE_EXPIRED}),
     (State.OPEN, State.OPEN): frozenset({Cause.OPERATOR, Cause.OVERRIDE_EXPIRED}),
@@ -238,8 +241,13 @@ def shift(circuit: Circuit, by_s: float) -> Circuit:
     """Follow a step of the clock: every instant moves with it, so that no duration changes."""
     moved = {name: at + by_s for name in _INSTANTS if (at := getattr(circuit, name)) is not None}
     if circuit.round is not None:
-        moved["round"] = Round(circuit.round.id, circuit.round.started_at + by_s, circuit.round.lease_expires_at + by_s)
+        moved["round"] = _shifted(circuit.round, by_s)
     return dataclasses.replace(circuit, **moved)
+
+
+def _shifted(held: Round, by_s: float) -> Round:
+    ramp = None if held.ramp_started_at is None else held.ramp_started_at + by_s
+    return Round(held.id, held.started_at + by_s, held.lease_expires_at + by_s, ramp)
 
 
 _INSTANTS = (
@@ -267,7 +275,7 @@ def to_dict(circuit: Circuit) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Round):
-        return {"id": value.id, "started_at": value.started_at, "lease_expires_at": value.lease_expires_at}
+        return dataclasses.asdict(value)
     return str(value) if isinstance(value, StrEnum) else value
 
 
@@ -291,5 +299,5 @@ def _typed(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name == "round":
-        return Round(value["id"], value["started_at"], value["lease_expires_at"])
+        return Round(value["id"], value["started_at"], value["lease_expires_at"], value.get("ramp_started_at"))
     return _TYPED[name](value) if name in _TYPED else value

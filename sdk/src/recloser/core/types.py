@@ -71,6 +71,9 @@ class Cause(StrEnum):
     PROBE_PASSED = "probe_passed"
     PROBE_FAILED = "probe_failed"
     PROBE_INCONCLUSIVE = "probe_inconclusive"
+    RAMP_STARTED = "ramp_started"
+    RAMP_PASSED = "ramp_passed"
+    RAMP_FAILED = "ramp_failed"
     OPERATOR = "operator"
     OVERRIDE_EXPIRED = "override_expired"
 
