@@ -81,7 +81,8 @@ ENTRY = """jsonb_build_object(
     'mode_expires_at', extract(epoch FROM c.mode_expires_at), 'cause', nullif(c.cause, ''),
     'opened_at', extract(epoch FROM c.opened_at), 'due_at', c.core->'due_at',
     'suspected', c.suspected_at IS NOT NULL, 'operation', c.core->'operation',
-    'tripped_by', c.core->'tripped_by')"""
+    'tripped_by', c.core->'tripped_by', 'ramp_started_at', c.core->'round'->'ramp_started_at',
+    'probed', EXISTS (SELECT FROM controlplane_probe p WHERE p.dependency_id = c.dependency_id AND p.enabled))"""
 """One circuit as agents see it, in SQL over `controlplane_circuit c`; its policy's `delivery` is added to it."""
 
 _CIRCUITS = f"""

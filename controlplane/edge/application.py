@@ -20,7 +20,7 @@ from django.db import Error as DjangoDatabaseError
 
 from controlplane import redis_clients
 from controlplane.delivery.hub import Hub
-from controlplane.edge import database, explain, limits, live, rehearsal, stream, why
+from controlplane.edge import database, explain, limits, live, permit, rehearsal, stream, why
 from controlplane.edge.batch import Batches
 from controlplane.edge.considering import Considering
 from controlplane.edge.documents import Documents, Looks
@@ -39,6 +39,7 @@ ROUTES = {
     ("GET", f"{PREFIX}config"): "_config",
     ("GET", f"{PREFIX}circuits"): "_circuits",
     ("GET", f"{PREFIX}stream"): "_stream",
+    ("POST", f"{PREFIX}permit"): "_permit",
     ("GET", f"{PREFIX}explain"): "_explain",
     ("GET", f"{PREFIX}why"): "_why",
     ("GET", LIVE): "_live",
@@ -60,6 +61,7 @@ class Edge:
         self._redis = redis_clients.nonblocking()
         self._threads = Threads(4, "edge")
         self._considering = Considering()
+        self._permits = permit.Permits()
         self._documents = Documents(Looks(self._pool), self._threads)
         self._keys = Keys(self._pool)
         self._rehearsals = rehearsal.Rehearsals(self._threads, self._considering)
@@ -84,6 +86,7 @@ class Edge:
         await self.hub.close()
         await self._sharing.close()
         await self._considering.close()
+        self._permits.close()
         await self._end_beat()
         self._threads.close()
         await self._redis.aclose()
@@ -138,6 +141,10 @@ class Edge:
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await stream.serve(self.hub, await self._keys.caller(headers_of(scope)), receive, send)
+
+    async def _permit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        await self._permits.serve(await self._keys.caller(headers), headers, receive, send)
 
     async def _why(self, scope: Scope, receive: Receive, send: Send) -> None:
         await why.serve(self._threads, self._keys, headers_of(scope), scope, send)

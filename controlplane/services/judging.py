@@ -51,7 +51,7 @@ def consider(*, dependency_id: int, now: datetime, bad_sample: bool = True, by_r
     """
     row, policy = _found(dependency_id)
     before = core_of(row)
-    if before.state is not State.CLOSED:
+    if before.state is not State.CLOSED and not core.is_ramping(before):
         return _considered(dependency_id, before, policy)
     if _settling(before, policy, now):
         return _considered(dependency_id, before, policy)
@@ -73,7 +73,7 @@ def settle_due(*, now: datetime, limit: int = 100, environment_id: int | None = 
 
 _LATELY_FAILING = f"""
 SELECT c.dependency_id FROM controlplane_circuit c
-WHERE c.state = 'closed' AND EXISTS (
+WHERE c.state <> 'open' AND EXISTS (
     SELECT FROM observation o
     WHERE o.dependency_id = c.dependency_id AND o.received_at >= %s AND o.counted AND o.generation = c.generation
       AND {FAILED} + o.slow > 0
@@ -86,7 +86,7 @@ _rechecked: dict[str, int] = {}
 
 
 def recheck_lately_failing(*, now: datetime, since_s: float = 30.0, limit: int = 100) -> list[int]:
-    """Judge closed circuits by the rows of the last moments: what a process stored and died before it was judged.
+    """Judge closed circuits and ramps by the rows of the last moments: what a process stored and died before judging.
 
     Where there are more than the limit, the next call goes on where this one ends.
     """
@@ -193,7 +193,8 @@ def _write(
     row: Circuit, before: core.Circuit, judgement: Judgement, evidence: Evidence, policy: CircuitPolicy, now: datetime
 ) -> None:
     breach = judgement.breach
-    told = transitions.told(breach, evidence, policy) if breach is not None and judgement.opened else None
+    opens = judgement.opened or judgement.reopened
+    told = transitions.told(breach, evidence, policy) if breach is not None and opens else None
     transition = transitions.save(row, judgement.circuit, policy=policy, now=now, evidence=told)
     if breach is not None and (judgement.opened or judgement.would_have_tripped):
         transitions.record_trip(

@@ -65,6 +65,8 @@ def test_the_answer_names_the_circuit_of_every_dependency_named(agent):
         "suspected": False,
         "operation": None,
         "tripped_by": None,
+        "ramp_started_at": None,
+        "probed": False,
     }
     assert answer["config"][0] == answer["circuits_version"][0]
 

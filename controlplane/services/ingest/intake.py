@@ -276,6 +276,8 @@ _PLAINLY_CLOSED = {
     "suspected": False,
     "operation": None,
     "tripped_by": None,
+    "ramp_started_at": None,
+    "probed": False,
 }
 
 
