@@ -61,6 +61,18 @@ class ReasonForm(DeedForm):
     )
 
 
+class NoteForm(ReasonForm):
+    """Something that the next one should know."""
+
+    reason = forms.CharField(
+        label="Note",
+        max_length=500,
+        strip=True,
+        error_messages={"required": "Write something.", "max_length": "Keep it under 500 characters."},
+        widget=forms.Textarea(attrs={"rows": 3, "autocomplete": "off"}),
+    )
+
+
 class HoldForm(ReasonForm):
     """A deed with an end."""
 

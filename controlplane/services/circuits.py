@@ -1,7 +1,16 @@
 """The shared circuits: considered, probed, swept, and held by hand. The core decides; here it is written down."""
 
 from controlplane.services.judging import Considered, consider, hear_wait, recheck_lately_failing, settle_due
-from controlplane.services.overrides import acknowledge, force_close, hold_closed, hold_open, probe_now, release
+from controlplane.services.overrides import (
+    acknowledge,
+    force_close,
+    hand_back,
+    hold_closed,
+    hold_open,
+    note,
+    probe_now,
+    release,
+)
 from controlplane.services.rounds import (
     Answered,
     claim_rounds,
@@ -22,9 +31,11 @@ __all__ = [
     "finish_round",
     "finish_rounds",
     "force_close",
+    "hand_back",
     "hear_wait",
     "hold_closed",
     "hold_open",
+    "note",
     "probe_now",
     "recheck_lately_failing",
     "release",

@@ -109,6 +109,32 @@ def acknowledge(
     return _carry_out(_Order("acknowledge", dependency_id, actor, reason, now, until, token), _acknowledge)
 
 
+def hand_back(
+    *,
+    dependency_id: int,
+    actor: str,
+    now: datetime,
+    reason: str = "",
+    until: datetime | None = None,
+    token: str | None = None,
+) -> Circuit:
+    """Take an acknowledgement back: nobody is on it any more."""
+    return _carry_out(_Order("hand_back", dependency_id, actor, reason, now, until, token), _hand_back)
+
+
+def note(
+    *,
+    dependency_id: int,
+    actor: str,
+    reason: str,
+    now: datetime,
+    until: datetime | None = None,
+    token: str | None = None,
+) -> Circuit:
+    """Write something down for whoever comes next: an entry of the audit, so nobody rewrites it."""
+    return _carry_out(_Order("note", dependency_id, actor, reason, now, until, token), _note)
+
+
 def _carry_out(order: _Order, change: _Change) -> Circuit:
     """Check, change, record; of a refused order only the record stays."""
     try:
@@ -132,7 +158,7 @@ def _apply(order: _Order, change: _Change) -> Circuit:
     if after != before:
         transitions.save(row, after, policy=policy, now=order.now, evidence={"action": order.action})
     _record(order, accepted=True, row=row)
-    if after != before or moved or order.action == "acknowledge":
+    if after != before or moved or order.action in _TOLD:
         transitions.announce([row])
         system.wake_scheduler()
     return row
@@ -207,7 +233,21 @@ def _acknowledge(row: Circuit, before: core.Circuit, order: _Order) -> core.Circ
     return before
 
 
-_REASONED = frozenset({"force_close", "hold_open", "hold_closed"})
+def _hand_back(row: Circuit, before: core.Circuit, order: _Order) -> core.Circuit:
+    if row.acknowledged_at is None:
+        raise Refused("not_acknowledged", "nobody has said that they are on it", "there is nothing to hand back")
+    row.acknowledged_at, row.acknowledged_by = None, ""
+    row.save(update_fields=["acknowledged_at", "acknowledged_by"])
+    return before
+
+
+def _note(row: Circuit, before: core.Circuit, order: _Order) -> core.Circuit:
+    return before
+
+
+_REASONED = frozenset({"force_close", "hold_open", "hold_closed", "note"})
+_TOLD = frozenset({"acknowledge", "hand_back", "note"})
+"""They change no state, and whoever looks on sees them at once all the same."""
 _HOLDS = frozenset({"hold_open", "hold_closed"})
 
 

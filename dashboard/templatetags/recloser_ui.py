@@ -140,6 +140,21 @@ def bar(value: float | None, full: int = 200) -> str:
     return f"{full * (value or 0):.1f}"
 
 
+BARS = 40
+
+
+@register.filter
+def bar_height(count: int, most: int) -> str:
+    """How high a bar stands that counts this much of the most."""
+    return f"{BARS * count / (most or 1):.1f}"
+
+
+@register.filter
+def bar_top(count: int, most: int) -> str:
+    """Where that bar begins."""
+    return f"{BARS + 2 - BARS * count / (most or 1):.1f}"
+
+
 @register.filter
 def clip(value: Any) -> str:
     """Text from an agent: cut to a length that a page can bear; Django escapes it."""

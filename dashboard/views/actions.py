@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
+from recloser.core.types import Mode
 
 from controlplane import clock
 from controlplane.models import Circuit, Environment
@@ -20,7 +21,7 @@ from controlplane.services import circuits as service
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.access import actor, needs
-from dashboard.forms import DeedForm, HoldForm, ReasonForm, add_refusal
+from dashboard.forms import DeedForm, HoldForm, NoteForm, ReasonForm, add_refusal
 from dashboard.respond import is_partial, respond, to_notes
 from dashboard.views import circuit as circuit_page
 
@@ -46,7 +47,18 @@ DEEDS: Mapping[str, Deed] = {
     "release": Deed("Release", "Release it", "decides by evidence again", ReasonForm, service.release),
     "probe-now": Deed("Probe now", "Probe now", "is due for a probe at once", DeedForm, service.probe_now),
     "acknowledge": Deed("Acknowledge", "Acknowledge", "is acknowledged", DeedForm, service.acknowledge),
+    "hand-back": Deed("Hand back", "Hand it back", "waits for somebody again", DeedForm, service.hand_back),
+    "note": Deed("Write a note", "Write it down", "has a new note", NoteForm, service.note),
 }
+
+OPPOSITES: Mapping[str, str] = {
+    "force-close": "hold-open",
+    "hold-open": "release",
+    "hold-closed": "release",
+    "acknowledge": "hand-back",
+    "hand-back": "acknowledge",
+}
+"""What takes a deed back; each is a deed of its own, with its own words and its own place on record."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -92,7 +104,15 @@ def _done(request: HttpRequest, environment: Environment, row: Circuit, action: 
         messages.success(request, text)
         return redirect(reverse("dashboard:circuit", args=[environment.slug, row.dependency.slug]))
     with circuits.snapshot() as now:
-        context = {"text": text, "now": now, "environment": environment}
+        context = {"text": text, "now": now, "environment": environment, "row": row}
+        context |= {"undo": undo, "undo_deed": DEEDS[undo]} if (undo := _opposite(row, action)) else {}
         response = to_notes(render(request, "dashboard/action/_done.html", context))
     response["HX-Trigger"] = "recloser:done"
     return response
+
+
+def _opposite(row: Circuit, action: str) -> str | None:
+    """What takes it back; a hold that was released is held again as it was. `row` is as it stood before."""
+    if action == "release":
+        return "hold-open" if row.mode == Mode.FORCED_OPEN.value else "hold-closed"
+    return OPPOSITES.get(action)

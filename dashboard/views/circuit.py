@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from controlplane.delivery import resolve
 from controlplane.models import Environment
-from controlplane.selectors import board, circuits
+from controlplane.selectors import board, circuits, impact
 from dashboard import gauges, places, policy_rows
 from dashboard.access import needs
 from dashboard.respond import respond
@@ -38,5 +38,8 @@ def contents(environment: Environment, dependency: str) -> dict[str, Any]:
             "gauges": gauges.rows(page, resolved.policy),
             "gauges_of": gauges.caption(page, resolved.policy),
             "workers_since": circuits.attributed_since(page.standing, resolved.policy.window_s),
+            "agents": impact.by_agent(page),
+            "pattern": impact.pattern(row, now),
+            "written": impact.notes(row, now),
             "now": now,
         }

@@ -9,6 +9,7 @@ from django.db import transaction
 from playwright.sync_api import expect
 
 from controlplane import clock
+from controlplane.models import Circuit
 from controlplane.services import transitions
 from tests import factories
 from tests.dashboard import stage
@@ -133,3 +134,24 @@ def test_the_board_is_narrowed_by_its_address_and_a_refresh_leaves_a_half_made_c
     expect(page.locator(".cell.closed")).to_have_count(0)
     choice.get_by_role("link", name="Whole fleet").click()
     expect(page.locator(".cell.closed").first).to_be_visible()
+
+
+def test_acknowledge_write_a_note_and_hand_it_back(server, night, page, sign_in):
+    Circuit.objects.filter(dependency=night.search_api).update(acknowledged_at=None, acknowledged_by="")
+    sign_in("otto", path="/circuits/prod/search-api/")
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.get_by_text("Taken by")).to_be_visible()
+
+    page.get_by_role("link", name="Write a note").click()
+    sheet = page.get_by_role("dialog")
+    sheet.get_by_label("Note").fill(f"{HOSTILE} says the vendor")
+    sheet.get_by_role("button", name="Write it down").click()
+    expect(sheet).to_be_hidden()
+    expect(page.get_by_text(f"{HOSTILE} says the vendor")).to_be_visible()
+    assert page.locator("main img").count() == 0
+
+    page.get_by_role("button", name="Hand back").click()
+    expect(page.get_by_role("status").filter(has_text="waits for somebody again")).to_be_visible()
+    expect(page.get_by_role("button", name="Acknowledge", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Acknowledge instead").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Everyone sees that you are on it")
