@@ -22,14 +22,15 @@ from recloser.cache import DocumentCache, default_directory
 from recloser.classify import Reading
 from recloser.config_sync import Copy, DependencyRule, Documents, Pulse, Source, ToolRule
 from recloser.count import Counter, Line
-from recloser.errors import BadAddress, BadDocument
+from recloser.errors import BadAddress, BadDocument, Refused, Unreachable
 from recloser.link import Link, Pace
 from recloser.memory import Memory
 from recloser.outbox import Outbox, new_id
 from recloser.override import Forced, OverrideFile
+from recloser.permits import Permits
 from recloser.report import RunReport, TripReport
 from recloser.run import Run
-from recloser.transport import Transport, public_address
+from recloser.transport import Transport, decode, public_address
 from recloser.version import __version__
 from recloser.wire import NAMELESS, clean, text_of, wire_id
 from recloser.worker import WorkerBreakers
@@ -38,6 +39,9 @@ log = logging.getLogger("recloser")
 
 AT_EXIT_S = 2.0
 REPORT_RUNS_EVERY_S = 0.5
+PERMIT_PATH = "/permit"
+LEAVE_S = 2.0
+"""What comes later is given back; the call itself has waited no longer than its policy says."""
 LOOK_EVERY_S = 1.0
 """The override file's time of change is asked for at most so often."""
 
@@ -83,7 +87,7 @@ class Client:
         self._pace = pace or Pace()
         self.local_because = _unusable(self._url, self._key)
         self.pulse = Pulse()
-        self.documents = Documents(environment=self.environment, pulse=self.pulse)
+        self.documents = Documents(environment=self.environment, worker=self.instance, pulse=self.pulse)
         self.breakers = WorkerBreakers(self.pulse)
         self._overrides = OverrideFile(os.environ.get("RECLOSER_OVERRIDE"))
         self._awake = Awake()
@@ -134,6 +138,7 @@ class Client:
         )
         with self.lock:
             self._runs[run.id] = run
+        self._keep_places()
         return run
 
     def flush(self, timeout: float = 5.0) -> bool:
@@ -161,6 +166,7 @@ class Client:
                 link.errand(timeout, insist=True, documents=False)
         elif link is not None and link.running:
             link.flush(timeout)
+        self.permits.wait(max(0.0, end - time.monotonic()))
         self._closed, self._link = True, None  # only now: what is counted before is told
         if link is not None:
             link.stop(max(0.0, end - time.monotonic()))
@@ -308,7 +314,30 @@ class Client:
                 if self._link is not None:
                     self._link.due_since(self.documents.config.confirmed_at, self.documents.circuits.confirmed_at)
         self._look_at_overrides()
+        if not self.threadless:
+            self._keep_places()
         return slept_s > 0.0
+
+    def _keep_places(self) -> None:
+        """Ask for places beside all else; without a thread, at the begin of a run that may wait."""
+        if self.tells and not (self.threadless and _on_event_loop()):
+            self.permits.look(self.documents.snapshot, time.monotonic(), at_once=self.threadless)
+
+    def _asked_for_leave(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """One request about a permit, on a line of its own: the link's belongs to its thread."""
+        if not self.tells:
+            return None
+        agent = f"recloser-python/{__version__}"
+        line = Transport(self._url, self._key, timeout_s=min(self._timeout_s, LEAVE_S), user_agent=agent)
+        try:
+            found = decode(line.post(PERMIT_PATH, body).body)
+        except Refused as refused:
+            return None if refused.status >= 500 or refused.status == 429 else {}
+        except (Unreachable, ValueError):
+            return None
+        finally:
+            line.close()
+        return found if isinstance(found, dict) else {}
 
     def _look_at_overrides(self) -> None:
         now = time.monotonic()
@@ -335,6 +364,7 @@ class Client:
         link = self._link
         if self.threadless and link is not None:
             link.errand(self.budget_s, insist=False, documents=False)
+            self.permits.wait(self.budget_s)
 
     def counted(self, run: Memory, *, with_log: bool) -> tuple[float, list[Line]]:
         """What has been counted of a run so far."""
@@ -383,6 +413,7 @@ class Client:
         self._runs: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         self._link = None
         self._report_at = 0.0
+        self.permits = Permits(self._asked_for_leave, session=lambda: self._outbox.session, instance=self.instance)
 
     def _start_documents(self, bootstrap: Mapping[str, Any] | None) -> None:
         """The saved documents, else those shipped with the application, else the built-in defaults."""

@@ -110,6 +110,10 @@ class CircuitView:
     due_at: float | None = None
     operation: str | None = None
     tripped_by: str = ""
+    ramp_started_at: float | None = None
+    """Since when a share of the workers is admitted again; only while it is half open."""
+    probed: bool = True
+    """A synthetic probe tests it, so no run's call does."""
 
     def expired(self, now: float) -> bool:
         """Has an override run out?"""
@@ -152,6 +156,8 @@ class Snapshot:
     offset: float = 0.0
     """Server time minus the monotonic clock."""
     heard: Heard = field(default_factory=Heard)
+    worker: str = ""
+    """This process's instance: whether a ramp admits it hangs on its name."""
     forced: Forced | None = None
     """What the break-glass file forces; None where it forces nothing."""
 
@@ -210,10 +216,10 @@ class Documents:
     never too seldom.
     """
 
-    def __init__(self, *, environment: str | None = None, pulse: Pulse | None = None) -> None:
+    def __init__(self, *, environment: str | None = None, worker: str = "", pulse: Pulse | None = None) -> None:
         self.config = Copy()
         self.circuits = Copy()
-        self.snapshot = Snapshot(config=_defaults())
+        self.snapshot = Snapshot(config=_defaults(), worker=worker)
         self.pulse = pulse or Pulse()
         self._writing = threading.Lock()
         self._environment = environment
@@ -500,6 +506,8 @@ def _view(given: Any) -> CircuitView | None:
             _maybe(given.get("due_at")),
             None if given.get("operation") is None else str(given["operation"])[:200],
             str(given.get("tripped_by") or "")[:64],
+            _maybe(given.get("ramp_started_at")),
+            given.get("probed") is not False,
         )
     except (ValueError, LookupError, TypeError, AttributeError) as problem:
         raise BadDocument(f"a circuit cannot be read: {problem}"[:300]) from problem
@@ -558,6 +566,8 @@ def _document(copy: Copy, views: Mapping[str, CircuitView], snapshot: Snapshot) 
             "due_at": view.due_at,
             "operation": view.operation,
             "tripped_by": view.tripped_by,
+            "ramp_started_at": view.ramp_started_at,
+            "probed": view.probed,
         }
         for name, view in views.items()
     }

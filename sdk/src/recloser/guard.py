@@ -5,14 +5,15 @@ Dictionary look-ups on one snapshot; no I/O, no lock, nothing made when nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recloser.calls import CO_COROUTINE
 from recloser.config_sync import CircuitView, DependencyRule, Snapshot, ToolRule
-from recloser.core.circuit import effective_of
-from recloser.core.types import Delivery, Mode, Outcome, Scope, SideEffectClass, Signal
+from recloser.core.circuit import effective_of, in_share, ramp_share
+from recloser.core.types import Delivery, Mode, Outcome, Scope, SideEffectClass, Signal, State
 from recloser.override import Override
+from recloser.permits import RunPermits
 from recloser.worker import WorkerBreakers
 
 if TYPE_CHECKING:
@@ -21,13 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One open circuit behind a tool. `test`: a worker's breaker that this run may test with its call."""
+    """One open circuit behind a tool. `test`: this run may test it with its call.
+
+    `permit`: by leave of the control plane, since it is the fleet's; `own`: this worker's breaker, to be tested with
+    the same call. `busy`: this run's test of it is under way.
+    """
 
     dependency: DependencyRule
     scope: Scope
     signal: Signal | None
     wait_s: float | None
     test: bool = False
+    permit: bool = False
+    busy: bool = False
+    own: Obstacle | None = None
 
 
 class Tap:
@@ -90,7 +98,12 @@ class Tap:
 
 
 def obstacle(
-    rule: ToolRule, snapshot: Snapshot, breakers: WorkerBreakers, began_at: float, now: float
+    rule: ToolRule,
+    snapshot: Snapshot,
+    breakers: WorkerBreakers,
+    began_at: float,
+    now: float,
+    permits: RunPermits | None = None,
 ) -> Obstacle | None:
     """What stops a call of a run that began then. A tool can be called when all its dependencies can."""
     if not snapshot.circuits and not breakers.open and snapshot.forced is None:
@@ -98,6 +111,7 @@ def obstacle(
     if (held := forced(rule, None, snapshot, now)) is not None:
         return _held(held, rule.dependencies[0], now)
     test: Obstacle | None = None
+    permit: Obstacle | None = None
     for dependency in rule.dependencies:
         if (held := forced(rule, dependency, snapshot, now)) is not None:
             if found := _held(held, dependency, now):
@@ -105,15 +119,17 @@ def obstacle(
             continue
         view = snapshot.circuits.get(dependency.name)
         if view is not None:
-            if found := _fleet(dependency, view, rule, snapshot, now):
-                return found
+            if found := _fleet(dependency, view, rule, snapshot, now, permits):
+                if not found.test or found.busy or permit is not None:
+                    return found if permit is None else replace(found, test=False, permit=False)
+                permit = found
             if _held_closed(view, snapshot.server_now(now)):
                 continue
         if found := _worker(dependency, breakers, began_at, now):
             if not found.test:
                 return found
             test = test or found
-    return test
+    return test if permit is None else replace(permit, own=test)
 
 
 def forced(rule: ToolRule, dependency: DependencyRule | None, snapshot: Snapshot, now: float) -> Override | None:
@@ -140,15 +156,33 @@ def _held(held: Override, dependency: DependencyRule, now: float) -> Obstacle | 
 
 
 def _fleet(
-    dependency: DependencyRule, view: CircuitView, rule: ToolRule, snapshot: Snapshot, now: float
+    dependency: DependencyRule,
+    view: CircuitView,
+    rule: ToolRule,
+    snapshot: Snapshot,
+    now: float,
+    permits: RunPermits | None,
 ) -> Obstacle | None:
     server_now = snapshot.server_now(now)
-    if view.effective(server_now).admits:
+    if view.effective(server_now).admits or _ramped(dependency, view, snapshot, now):
+        return None
+    if permits is not None and permits.keeps(dependency.name, view):
         return None
     if view.mode is Mode.AUTO and _is_stale(dependency, snapshot, now) and _may_fall_back(rule):
         return None
     wait = None if view.due_at is None else max(0.0, view.due_at - server_now)
-    return Obstacle(dependency, Scope.FLEET, view.signal(server_now), wait)
+    busy = permits is not None and permits.testing(dependency.name)
+    permit = permits is not None and not busy and permits.place(dependency, view, rule, snapshot, now)
+    return Obstacle(dependency, Scope.FLEET, view.signal(server_now), wait, busy or permit, permit, busy)
+
+
+def _ramped(dependency: DependencyRule, view: CircuitView, snapshot: Snapshot, now: float) -> bool:
+    """Is this worker among those that a ramp admits? While nothing new is heard, the share does not rise."""
+    if view.ramp_started_at is None or view.state is not State.HALF_OPEN or view.mode is not Mode.AUTO:
+        return False
+    at = snapshot.heard.at if snapshot.heard.at is not None and _is_stale(dependency, snapshot, now) else now
+    share = ramp_share(view.ramp_started_at, dependency.policy, snapshot.server_now(at))
+    return in_share(snapshot.worker, view.generation, share)
 
 
 def _worker(dependency: DependencyRule, breakers: WorkerBreakers, began_at: float, now: float) -> Obstacle | None:

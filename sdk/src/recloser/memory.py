@@ -23,6 +23,7 @@ from recloser.core.policy import RunPolicy
 from recloser.core.run import RunDecision, RunState, ToolRules
 from recloser.count import Line
 from recloser.guard import Tap, needs_hashes, obstacle
+from recloser.permits import Leave, RunPermits
 from recloser.report import MAX_STEP_LINES
 from recloser.wire import text_of
 
@@ -54,7 +55,7 @@ class RunResult:
 class Ticket:
     """Leave for one call, from admission to its end."""
 
-    __slots__ = ("began", "call", "hashes", "name", "rule", "snapshot", "step", "test")
+    __slots__ = ("began", "call", "hashes", "name", "permit", "rule", "snapshot", "step", "test")
 
     def __init__(self, name: str, rule: ToolRule, snapshot: Snapshot, step: int | None) -> None:
         self.name = name
@@ -64,6 +65,7 @@ class Ticket:
         self.call: str | None = None
         self.hashes = False
         self.test: tuple[str, str] | None = None
+        self.permit: Leave | None = None
         self.began = 0.0
 
 
@@ -96,6 +98,8 @@ class Memory:
         self._life = client.life
         self._documents = client.documents
         self._breakers = client.breakers
+        root_known = parent is None or isinstance(parent, Memory)
+        self._permits = RunPermits(client.permits, self.root_began_at if root_known else None)
         self._pulse = client.pulse
         self._seen = client.seen
         self._lock = threading.Lock()

@@ -31,7 +31,9 @@ from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, 
 from recloser.guard import Obstacle, Tap, obstacle, untouched
 from recloser.memory import RunResult, Ticket
 from recloser.outbox import new_id
+from recloser.permits import Claim, Leave
 from recloser.telling import Telling
+from recloser.wire import wire_id
 
 if TYPE_CHECKING:
     pass
@@ -45,6 +47,16 @@ collector never looks at them, enough that counting them costs little each."""
 MOST_TICKETS = 10_000
 
 __all__ = ["CallTimeout", "Run", "RunResult"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call that waits for leave to be the fleet's test; `claim` None: there is none to be had."""
+
+    ticket: Ticket
+    found: Obstacle
+    claim: Claim | None
+    wait_s: float
 
 
 class Run(Telling):
@@ -439,7 +451,7 @@ class Run(Telling):
 
     # -- admission
 
-    def _ask(self, name: str, args: Any, idempotency_key: str | None) -> Ticket | dict[str, Any]:
+    def _ask(self, name: str, args: Any, idempotency_key: str | None) -> Ticket | Wanted | dict[str, Any]:
         """Leave for a call, or the result that stands in for it."""
         with self._lock:
             ticket = self._ticket(name)
@@ -449,10 +461,49 @@ class Run(Telling):
         with self._lock:
             refused = self._admitted(ticket, now, idempotency_key is not None)
         if refused is None and found is not None and found.test:
-            refused = self._claim(ticket, found, now)
+            if found.busy:
+                return self._refuse_meanwhile(ticket, found, now)
+            own = found.own if found.permit else found
+            refused = None if own is None else self._claim(ticket, own, now)
+            if refused is None and found.permit:
+                return self._wanted(ticket, found, now)
         if refused is None:
             return ticket
         return self._refuse(ticket, refused, found, now)
+
+    def _wanted(self, ticket: Ticket, found: Obstacle, now: float) -> Wanted:
+        """The call is the fleet's test if the control plane says so: ask, and let the caller wait as it can."""
+        name = found.dependency.name
+        with self._lock:
+            view = ticket.snapshot.circuits.get(name)
+            claim = self._permits.claim(name, view, wire_id(self.id), ticket.name, now)
+        return Wanted(ticket, found, claim, found.dependency.policy.permit_wait_ms / 1000.0)
+
+    def _permitted(self, wanted: Wanted, leave: Leave | None) -> Ticket | dict[str, Any]:
+        """A ticket with leave to test; without, the tool is gone for this run as for every other."""
+        ticket, now = wanted.ticket, time.monotonic()
+        if leave is not None:
+            ticket.permit = leave
+            return ticket
+        if ticket.test is not None:
+            self._client.tested(*ticket.test, Reading(Outcome.CANCELLED), ticket.rule, now)
+        with self._lock:
+            self._permits.refused(wanted.found.dependency.name)
+            self._withdraw(ticket.name, wanted.found, now)
+            refused = self._state.admit(ticket.name, ticket.call, ticket.step, now)
+        return ticket if refused is None else self._refuse(ticket, refused, wanted.found, now)
+
+    def _refuse_meanwhile(self, ticket: Ticket, found: Obstacle, now: float) -> dict[str, Any]:
+        """This run's own test is under way: a second call beside it has no leave, but the tool is not gone yet."""
+        self._seen.append(
+            (None, ticket.rule, ticket.snapshot, self, ticket.step, now, now, Outcome.REJECTED, ticket.call, None, None)
+        )
+        lost = RunDecision(
+            Action.BLOCK_CALL, found.signal, 0.0, 0.0, ticket.name,
+            step=ticket.step, dependency=found.dependency.name, scope=found.scope,
+        )  # fmt: skip
+        with self._lock:
+            return notices.unavailable(self._loss(ticket.name, lost), retry_after_s=found.wait_s)
 
     def _admitted(self, ticket: Ticket, now: float, keyed: bool) -> RunDecision | None:
         if self._result is not None or ticket.rule.policy.delivery is Delivery.OFF:
@@ -465,7 +516,10 @@ class Run(Telling):
         now = time.monotonic()
         with self._lock:
             snapshot, rule = self._rule(name)
-            found = obstacle(rule, snapshot, self._breakers, self.root_began_at, now)
+            permits = None if self._state.is_withdrawn(name) else self._permits
+            found = obstacle(rule, snapshot, self._breakers, self.root_began_at, now, permits)
+            if found is not None and found.scope is Scope.FLEET:
+                self._client.permits.want(found.dependency.name, now)
             if found is None or found.test or self._state.is_withdrawn(name):
                 if found is None and self._state.is_withdrawn(name):
                     self._readmit(name, rule, now)
@@ -670,7 +724,7 @@ class Run(Telling):
         name = given.named(name)
         if fn is None:
             return self._invented(name)
-        asked = self._leave(name, args, idempotency_key)
+        asked = await self._aleave(name, args, idempotency_key)
         if asked is None:
             return await calls.awaited(fn, args, call_timeout)
         if isinstance(asked, dict):
@@ -689,6 +743,22 @@ class Run(Telling):
         """A ticket, the result that stands in for the call, or None where a mistake of ours leaves it unguarded."""
         try:
             asked = self._ask(name, args, idempotency_key)
+            if isinstance(asked, Wanted):
+                leave = None if asked.claim is None else asked.claim.wait(asked.wait_s)
+                asked = self._permitted(asked, leave)
+        except Exception:
+            log.exception("recloser: a call could not be guarded; it is made without")
+            return None
+        if isinstance(asked, Ticket):
+            asked.began = monotonic()
+        return asked
+
+    async def _aleave(self, name: str, args: Any, idempotency_key: str | None) -> Ticket | dict[str, Any] | None:
+        """`_leave`, to be awaited: no event loop waits for the control plane's leave."""
+        try:
+            asked = self._ask(name, args, idempotency_key)
+            if isinstance(asked, Wanted):
+                asked = self._permitted(asked, await _awaited_leave(asked))
         except Exception:
             log.exception("recloser: a call could not be guarded; it is made without")
             return None
@@ -767,6 +837,8 @@ class Run(Telling):
         )  # fmt: skip
         if ticket.test is not None:
             self._client.tested(*ticket.test, reading, ticket.rule, ended)
+        if ticket.permit is not None:
+            self._permit_ended(ticket, ticket.permit, reading, ended)
         if reading.outcome in FAILURES:
             self._client.fold()
             self._client.hurry()
@@ -775,6 +847,13 @@ class Run(Telling):
         if decisions:
             self._tell(decisions, ticket)
         return decisions
+
+    def _permit_ended(self, ticket: Ticket, leave: Leave, reading: Reading, ended: float) -> None:
+        ticket.permit = None
+        at_fault = reading.at_fault in (None, leave.dependency)
+        outcome = reading.outcome if at_fault else Outcome.CANCELLED  # it says nothing about this dependency
+        with self._lock:
+            self._permits.ended(leave, outcome, reading.retry_after_s, max(0.0, ended - ticket.began))
 
     def _judge(self, ticket: Ticket, reading: Reading, content: str | None, now: float) -> tuple[RunDecision, ...]:
         if ticket.rule.policy.delivery is Delivery.OFF:
@@ -847,6 +926,19 @@ class Run(Telling):
                 decisions = self._state.record("(unknown)", Outcome.UNKNOWN_TOOL, step=self._step, now=now)
         self._tell(decisions, None)
         return notices.unknown(name, known, decisions)
+
+
+async def _awaited_leave(wanted: Wanted) -> Leave | None:
+    """The answer, if it comes in time; a caller that is cancelled meanwhile gives it back."""
+    if wanted.claim is None:
+        return None
+    import asyncio
+
+    try:
+        return await asyncio.to_thread(wanted.claim.wait, wanted.wait_s)
+    except BaseException:
+        wanted.claim.abandon()
+        raise
 
 
 def _late(tap: Tap, step: int | None, began: float, key: str | None) -> Ticket:

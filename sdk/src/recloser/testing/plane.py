@@ -10,14 +10,16 @@ import queue
 import tempfile
 import threading
 import time
+import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from recloser.client import Client
+from recloser.core.circuit import verdict_of
 from recloser.core.policy import handled_as, resolve_circuit, resolve_run, to_wire
-from recloser.core.types import SideEffectClass
+from recloser.core.types import Outcome, SideEffectClass, Verdict
 from recloser.link import Pace
 from recloser.run import Run
 from recloser.testing import clock
@@ -93,8 +95,13 @@ class FakeControlPlane:
         self.attempts: list[dict[str, Any]] = []
         self.connections: set[tuple[str, int]] = set()
         self.lasts: dict[str, int] = {}
+        self.places = 3
+        self.permits: list[dict[str, Any]] = []
+        """Every request about a permit, in order."""
         self.judge: Callable[[Any], Scripted | None] = lambda body: None
         """Refuses batches by what is in them, where a test says so."""
+        self._places: dict[str, str] = {}
+        self._rounds: dict[str, str] = {}
         self._tools: dict[str, dict[str, Any]] = {}
         self._clients: list[Client] = []
         self._away = False
@@ -164,12 +171,23 @@ class FakeControlPlane:
         self.publish_config(**{part: known[part] for part in ("run_policies", "dependencies", "tools")})
         self._settle()
 
-    def open(self, dependency: str, *, signal: str = "failure_rate", mode: str = "auto") -> None:
-        """Open a circuit for the whole fleet; on return every client of `client()` knows."""
+    def open(
+        self,
+        dependency: str,
+        *,
+        signal: str = "failure_rate",
+        mode: str = "auto",
+        due_in_s: float = 30.0,
+        probed: bool = True,
+    ) -> None:
+        """Open a circuit for the whole fleet; on return every client of `client()` knows.
+
+        Without a probe (`probed`) the calls of later runs test it, once it is due.
+        """
         now = self.now()
-        self.set_circuit(
-            dependency, state="open", mode=mode, cause=signal, tripped_by=signal, opened_at=now, due_at=now + 30.0
-        )
+        self._places.clear()
+        entry: dict[str, Any] = {"state": "open", "mode": mode, "cause": signal, "tripped_by": signal, "probed": probed}
+        self.set_circuit(dependency, **entry, opened_at=now, due_at=now + due_in_s)
         self._settle()
 
     def close(self, dependency: str) -> None:
@@ -346,6 +364,8 @@ class FakeControlPlane:
                     return self._document(self.circuits_document(), self.circuits_version[1], headers)
                 case "explain":
                     return _json(self._explained(parse_qs(query).get("tool", [""])[0]))
+                case "permit":
+                    return _json(self._permit(body))
                 case "stream" if self.streaming:
                     return "stream"
             return error(404, "not_found")
@@ -384,6 +404,43 @@ class FakeControlPlane:
             "flush_now": self.flush_now,
             "notes": self.notes,
         }
+
+    def _permit(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.permits.append(body)
+        match body["ask"]:
+            case "place":
+                return self._place(body["dependency"])
+            case "claim":
+                return self._claimed(self._places.get(body["place"]))
+        name = self._rounds.pop(body["round"], None)
+        if name is not None:
+            self._tested(name, verdict_of(Outcome(body["outcome"])))
+        return {"applied": name is not None}
+
+    def _place(self, name: str) -> dict[str, Any]:
+        entry = self.circuits.get(name, {})
+        if entry.get("state") != "open" or len(self._places) >= self.places:
+            return {"place": None, "reason": "enough candidates", "wait_s": 30.0, "generation": 0}
+        place = str(uuid.uuid4())
+        self._places[place] = name
+        return {"place": place, "reason": "kept", "wait_s": 60.0, "generation": entry["generation"]}
+
+    def _claimed(self, name: str | None) -> dict[str, Any]:
+        if name is None or self.circuits[name]["state"] != "open":
+            return {"round": None, "reason": "another round is in flight", "lease_s": 0.0}
+        given = str(uuid.uuid4())
+        self._rounds[given] = name
+        self._change(name, state="half_open")
+        return {"round": given, "reason": "granted", "lease_s": 60.0}
+
+    def _tested(self, name: str, verdict: Verdict) -> None:
+        if verdict is Verdict.GOOD:
+            self.set_circuit(name, state="closed", mode="auto")
+        else:
+            self._change(name, state="open", due_at=self.now() + 30.0)
+
+    def _change(self, name: str, **changed: Any) -> None:
+        self.set_circuit(name, **{**self.circuits[name], "generation": self.circuits_version[1], **changed})
 
     def _explained(self, name: str) -> dict[str, Any]:
         entry = self.config["tools"].get(name)
