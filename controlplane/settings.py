@@ -24,6 +24,9 @@ ALLOWED_HOSTS = env.list("RECLOSER_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[
 CONTROL_ADDRESS = env.str("RECLOSER_CONTROL_ADDRESS", "")
 """`host:port`, asked after a bad probe, to tell the prober's own fault; environments may name another. Empty: off."""
 
+VANTAGE = env.str("RECLOSER_VANTAGE", "")
+"""Of a Celery worker: the name of the place where it stands. It takes the probes of that place and nothing else."""
+
 PUBLIC_URL = env.str("RECLOSER_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL.startswith("https://") else []
 

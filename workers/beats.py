@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from celery.signals import worker_ready, worker_shutdown
+from django.conf import settings
 
 from controlplane.services import system
 from workers import database
@@ -59,7 +60,7 @@ class WorkerBeat:
 def _detail(consumer: Any) -> dict[str, Any]:
     """A Celery worker that waits to reach its broker again lives, but takes nothing."""
     broker = getattr(consumer, "connection", None)
-    return {"listening": bool(broker and broker.connected), "pid": os.getpid()}
+    return {"listening": bool(broker and broker.connected), "pid": os.getpid(), "vantage": settings.VANTAGE}
 
 
 _beat = WorkerBeat()

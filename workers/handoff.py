@@ -51,18 +51,22 @@ class Handoff:
             self._own.release()
         return free
 
-    def give(self, task: "Task[Any, Any]", items: Sequence[Any], *, expires_s: float) -> None:
-        """Have `task` called with these items, in batches; after `expires_s` they are somebody else's."""
+    def give(self, task: "Task[Any, Any]", items: Sequence[Any], *, expires_s: float, queue: str | None = None) -> None:
+        """Have `task` called with these items, in batches; after `expires_s` they are somebody else's.
+
+        What is for a `queue` of its own is for that place, and is never done here in its stead.
+        """
         for start in range(0, len(items), BATCH):
             batch = list(items[start : start + BATCH])
-            if not self._sent(task, batch, expires_s):
+            if not self._sent(task, batch, expires_s, queue) and queue is None:
                 self._perform(task, batch)
 
-    def _sent(self, task: "Task[Any, Any]", batch: list[Any], expires_s: float) -> bool:
+    def _sent(self, task: "Task[Any, Any]", batch: list[Any], expires_s: float, queue: str | None) -> bool:
         if self.broker != OK:
             return False
+        default = str(task.app.conf.task_default_queue)
         try:
-            task.apply_async(args=(batch,), expires=max(expires_s, 1.0), retry=False)
+            task.apply_async(args=(batch,), expires=max(expires_s, 1.0), retry=False, queue=queue or default)
         except (BrokerAway, KombuError, RedisError, OSError) as error:
             self._next_look_at = time.monotonic() + LOOK_EVERY_S
             self._note(AWAY, error=type(error).__name__)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -29,15 +30,16 @@ from controlplane.services import (
     probes,
     runs,
     system,
+    votes,
 )
-from workers import database
+from workers import database, vantage
 from workers.beats import own_name
 from workers.handoff import BATCH, Handoff
 from workers.leadership import Leadership
 from workers.steps import ClockSteps
 from workers.tasks.alerts import run_deliveries
 from workers.tasks.housekeeping import run_chores
-from workers.tasks.probes import run_rounds, run_tests
+from workers.tasks.probes import run_rounds, run_tests, run_votes
 
 LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
 STANDBY_S = 0.5
@@ -165,8 +167,15 @@ class Scheduler:
         if rounds:
             self._lag_s = max(self._lag_s, *((now - each.due_at).total_seconds() for each in rounds))
             lease_s = max((each.lease_expires_at - now).total_seconds() for each in rounds)
-            self.handoff.give(run_rounds, [str(each.pk) for each in rounds], expires_s=lease_s)
+            alone = [str(each.pk) for each in rounds if each.quorum is None]
+            self.handoff.give(run_rounds, alone, expires_s=lease_s)
+            self._to_their_places([each.pk for each in rounds if each.quorum is not None], lease_s)
         return len(rounds) == BATCH
+
+    def _to_their_places(self, rounds: list[UUID], lease_s: float) -> None:
+        """Agent processes fetch theirs by themselves."""
+        for place, seats in votes.to_ask(rounds).items() if rounds else ():
+            self.handoff.give(run_votes, [str(pk) for pk in seats], expires_s=lease_s, queue=vantage.queue_of(place))
 
     def _deliveries(self) -> None:
         if self.handoff.room:

@@ -68,7 +68,7 @@ class Edge:
         self.hub = Hub(self._threads)
         self.intake = Intake(self._pool, self._threads)
         self._sharing = Sharing(self.intake.cap, self._redis)
-        self._batches = Batches(self.intake, self._redis, self._considering, self.hub)
+        self._batches = Batches(self.intake, self._redis, self._considering, self.hub, self._threads)
         self._beating: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

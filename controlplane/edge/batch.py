@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 import redis.asyncio
 import structlog
+from django.db import Error as DatabaseError
 
 from controlplane.delivery.hub import Hub
 from controlplane.edge.considering import Considering
 from controlplane.edge.http import Headers, Problem, Receive, Send, answer, body_of
 from controlplane.edge.load import Load
 from controlplane.evidence import counters
+from controlplane.services import agent_probes
 from controlplane.services.ingest import Batch, Caller, Capped, Foreign, Intake, Taken
+from controlplane.threads import Threads
 
 _decode = msgspec.json.Decoder(Batch).decode
 _WHERE = re.compile(r" - at `(key in )?\$\.?(.*)`\Z")
@@ -27,8 +30,11 @@ log = structlog.get_logger(__name__)
 class Batches:
     """The batch route of one process."""
 
-    def __init__(self, intake: Intake, client: redis.asyncio.Redis, considering: Considering, hub: Hub) -> None:
+    def __init__(
+        self, intake: Intake, client: redis.asyncio.Redis, considering: Considering, hub: Hub, threads: Threads
+    ) -> None:
         self._intake = intake
+        self._threads = threads
         self._hub = hub
         self._redis = client
         self._considering = considering
@@ -40,11 +46,12 @@ class Batches:
         batch = decoded(await body_of(receive, headers))
         _check_belongs(caller, batch)
         taken = await self._take(caller, batch)
+        offers = await self._attend(caller, batch) if batch.probe_hosts or batch.probes else []
         await self._follow(taken)
         if (batch.trips or batch.runs or batch.overrides) and not taken.repeat:
             self._hub.happened(caller.environment_id)
         self._load.took(time.monotonic() - started)
-        await answer(send, 200, msgspec.json.encode(self._answer(taken)))
+        await answer(send, 200, msgspec.json.encode(self._answer(taken) | {"probes": offers}))
 
     async def _take(self, caller: Caller, batch: Batch) -> Taken:
         try:
@@ -55,6 +62,17 @@ class Batches:
         except Capped as cap:
             mend = "send the batch again after Retry-After"
             raise Problem(429, "capped", str(cap), mend, retry_after_s=cap.retry_after_s) from None
+
+    async def _attend(self, caller: Caller, batch: Batch) -> list[dict[str, Any]]:
+        """Results of probes that it sent, and the next one; the batch is taken whatever becomes of it."""
+        worker_id = self._intake.worker_of(batch.session)
+        if worker_id is None:
+            return []
+        try:
+            return await self._threads.run(agent_probes.attend, caller, worker_id, batch)
+        except DatabaseError as error:
+            log.warning("not_attended", error=type(error).__name__)
+            return []
 
     async def _follow(self, taken: Taken) -> None:
         if taken.repeat:

@@ -8,7 +8,7 @@ from controlplane.models.circuit import ActionToken, Circuit, Outage, Transition
 from controlplane.models.observation import Observation
 from controlplane.models.permit import Candidate
 from controlplane.models.policy import PolicyRevision
-from controlplane.models.probe import Probe, ProbeRound, ProbeSpend, ProbeTest
+from controlplane.models.probe import AgentProber, Probe, ProbeRound, ProbeSpend, ProbeTest, ProbeVote
 from controlplane.models.rollup import RollupDay, RollupHour, RollupMark, RollupMinute, RunHour
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
@@ -19,6 +19,7 @@ __all__ = [
     "ActionToken",
     "Agent",
     "AgentKey",
+    "AgentProber",
     "AlertCause",
     "AlertChannel",
     "AlertDelivery",
@@ -40,6 +41,7 @@ __all__ = [
     "ProbeRound",
     "ProbeSpend",
     "ProbeTest",
+    "ProbeVote",
     "ProcessBeat",
     "RollupDay",
     "RollupHour",

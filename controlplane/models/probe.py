@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from controlplane.models.access import AgentKey, Environment, Worker
 from controlplane.models.circuit import Circuit
 from controlplane.models.tool import Dependency
 
@@ -15,6 +16,9 @@ class Probe(models.Model):
     spec = models.JSONField()
     secrets = models.TextField(blank=True, help_text="encrypted JSON, write-only: header values and the like")
     enabled = models.BooleanField(default=True)
+    ask_from = models.CharField(
+        max_length=20, default="control_plane", db_default="control_plane", help_text="control_plane, agents or both"
+    )
     updated_at = models.DateTimeField()
     updated_by = models.CharField(max_length=150)
     certificate_until = models.DateTimeField(
@@ -53,12 +57,48 @@ class ProbeRound(models.Model):
     verdict = models.CharField(max_length=20, blank=True)
     applied = models.BooleanField(default=False, help_text="False while it runs, and for ever if it came too late")
     operation = models.CharField(max_length=200, blank=True)
+    places_wanted = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="how many places should vote; null: one Celery worker decides alone"
+    )
+    quorum = models.PositiveSmallIntegerField(null=True, blank=True, help_text="of those seated, how many must agree")
     asked = models.JSONField(default=dict, help_text="method and address, secrets masked")
     answered = models.JSONField(default=dict, help_text="status, time, each condition's verdict, cause of failure")
 
     class Meta:
         ordering = ["-granted_at"]
         indexes = [models.Index(fields=["circuit", "-granted_at"], name="round_recent")]
+
+
+class ProbeVote(models.Model):
+    """One place's part in a round: a seat first, a vote once it has answered."""
+
+    id = models.UUIDField(primary_key=True)
+    round = models.ForeignKey(ProbeRound, on_delete=models.CASCADE, related_name="votes")
+    by_agent = models.BooleanField(default=False)
+    place = models.CharField(max_length=300, blank=True, help_text="a vantage's name, or agent/instance once taken")
+    session = models.UUIDField(null=True, blank=True, help_text="the agent process that it is leased to")
+    worker = models.ForeignKey(
+        Worker, null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_constraint=False
+    )
+    taken_at = models.DateTimeField(null=True, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True, help_text="then it is anybody's again")
+    voted_at = models.DateTimeField(null=True, blank=True)
+    verdict = models.CharField(max_length=20, blank=True)
+    answered = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["by_agent", "place", "id"]
+
+
+class AgentProber(models.Model):
+    """An agent process that is willing to probe the hosts which its own code lists."""
+
+    session = models.UUIDField(primary_key=True)
+    worker = models.ForeignKey(Worker, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    key = models.ForeignKey(AgentKey, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="+")
+    hosts = models.JSONField(default=list)
+    heard_at = models.DateTimeField(db_index=True)
 
 
 class ProbeTest(models.Model):

@@ -24,8 +24,8 @@ def next_due_s(now: datetime) -> float | None:
 
 
 def celery_worker_lives(now: datetime) -> bool:
-    """Whether any Celery worker has reported lately that it listens to the broker."""
-    return processes.heard("worker", now).working > 0
+    """Whether a Celery worker that takes any work has reported lately that it listens to the broker."""
+    return processes.heard("worker", now).at_large > 0
 
 
 def scheduler_heard_at() -> datetime | None:

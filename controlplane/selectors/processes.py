@@ -26,6 +26,8 @@ class Heard:
     alive: int = 0
     working: int = 0
     """Of those alive."""
+    at_large: int = 0
+    """Of those at work, without Celery workers that probe from a place of their own and do nothing else."""
     last_at: datetime | None = None
     """When one that did its work was last heard, however long ago."""
     failing: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ def _summed(kind: str, beats: Iterable[ProcessBeat], now: datetime) -> Heard:
     return Heard(
         alive=len(alive),
         working=len(working),
+        at_large=sum(not beat.detail.get("vantage") for beat in working),
         last_at=_last(known),
         failing=tuple(sorted({job for beat in working for job in beat.detail.get("failing", [])})),
     )

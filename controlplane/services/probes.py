@@ -9,12 +9,13 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
+from recloser.core.places import AskFrom
 from recloser.core.probe import Fault
 from recloser.core.types import SideEffectClass
 
 from controlplane import probe_spec, secrets
 from controlplane.models import Dependency, Environment, Probe, ProbeRound, ProbeTest
-from controlplane.probe_spec import BadSpec, McpSpec, Spec, control
+from controlplane.probe_spec import BadSpec, McpSpec, Spec, agents, control
 from controlplane.probe_spec.tcp import TcpSpec
 from controlplane.services import audit, egress, spending, system
 from controlplane.services.errors import Refused
@@ -59,12 +60,14 @@ def save_probe(
     secret_headers: Secrets | None = None,
     secret_values: Secrets | None = None,
     enabled: bool = True,
+    ask_from: str | None = None,
 ) -> Probe:
     """Set how this dependency's recovery is tested. Without secrets the stored ones stay.
 
     `secret_headers` are for the kinds that speak HTTP, `secret_values` for those that name what they take.
     """
-    wanted, values = _checked(dependency, kind, spec, secret_headers, secret_values)
+    places = _ask_from(dependency, ask_from)
+    wanted, values = _checked(dependency, kind, spec, secret_headers, secret_values, places)
     probe, _ = Probe.objects.update_or_create(
         dependency=dependency,
         defaults={
@@ -73,11 +76,13 @@ def save_probe(
             "spec": wanted.to_dict(),
             "secrets": secrets.seal_values(values),
             "enabled": enabled,
+            "ask_from": places.value,
             "updated_at": now,
             "updated_by": actor,
         },
     )
-    _audit(actor, "save_probe", dependency, {"kind": wanted.KIND, "at": wanted.shown_address, "enabled": enabled})
+    told = {"kind": wanted.KIND, "at": wanted.shown_address, "enabled": enabled, "ask_from": places.value}
+    _audit(actor, "save_probe", dependency, told)
     system.wake_scheduler()
     return probe
 
@@ -100,6 +105,7 @@ def shown(probe: Probe) -> dict[str, Any]:
     return {
         "kind": probe.kind,
         "operation": probe.operation,
+        "ask_from": probe.ask_from,
         "spec": probe.spec,
         "secret_headers": masked if headers else {},
         "secret_values": {} if headers else masked,
@@ -145,7 +151,7 @@ def take_rounds(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     ).select_for_update(skip_locked=True, no_key=True, of=("self",))
     taken = list(rows.select_related("circuit__dependency__probe", "circuit__dependency__environment"))
     ProbeRound.objects.filter(id__in=[row.pk for row in taken]).update(dispatched_at=now)
-    return [_job_of_round(row, now) for row in taken]
+    return [job_of_round(row, now) for row in taken]
 
 
 @transaction.atomic
@@ -181,6 +187,7 @@ def _checked(
     given: Mapping[str, Any],
     secret_headers: Secrets | None,
     secret_values: Secrets | None,
+    ask_from: AskFrom = AskFrom.CONTROL_PLANE,
 ) -> tuple[Spec, dict[str, str]]:
     """The typed probe and all its secrets, or a refusal that names the field."""
     try:
@@ -194,8 +201,23 @@ def _checked(
         raise Refused("not_read_only", problem, mend, "call_tool")
     if problem := spending.forbidden(dependency, spec):
         raise Refused("paid_probe", problem, "switch probe_paid on in the policy first, or ask for less", "ask")
-    egress.demand_target(*spec.target, field=spec.AT)
+    if ask_from is not AskFrom.CONTROL_PLANE and (problem := agents.unfit(spec, values)):
+        mend = "ask from the control plane, or make the probe a plain one"
+        raise Refused("not_for_agents", problem, mend, "ask_from")
+    if ask_from is not AskFrom.AGENTS:
+        egress.demand_target(*spec.target, field=spec.AT)
     return spec, values
+
+
+def _ask_from(dependency: Dependency, given: str | None) -> AskFrom:
+    """As given, else as stored."""
+    stored = Probe.objects.filter(dependency=dependency).values_list("ask_from", flat=True).first()
+    wanted = given or stored or AskFrom.CONTROL_PLANE.value
+    try:
+        return AskFrom(wanted)
+    except ValueError:
+        mend = f"use one of {', '.join(each.value for each in AskFrom)}"
+        raise Refused("bad_field", "a probe is asked from no such place", mend, "ask_from") from None
 
 
 def _fitting(spec: Spec, headers: Secrets | None, values: Secrets | None) -> Secrets | None:
@@ -254,7 +276,8 @@ def _operation(name: str) -> str:
     return name.strip()
 
 
-def _job_of_round(row: ProbeRound, now: datetime) -> Job:
+def job_of_round(row: ProbeRound, now: datetime) -> Job:
+    """What one asking of this round takes."""
     lease_s = (row.lease_expires_at - now).total_seconds()
     probe: Probe | None = getattr(row.circuit.dependency, "probe", None)
     if probe is None:

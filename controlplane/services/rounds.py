@@ -16,10 +16,10 @@ from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Mode, State, Verdict
 
 from controlplane import clock
-from controlplane.models import Circuit, Environment, ProbeRound
+from controlplane.models import Circuit, Environment, ProbeRound, ProbeVote
 from controlplane.probe_spec import control
 from controlplane.selectors import policies
-from controlplane.services import probes, transitions
+from controlplane.services import probes, seats, transitions
 from controlplane.services.transitions import Change, core_of
 
 T = TypeVar("T")
@@ -90,7 +90,11 @@ def _grant_all(rows: list[Circuit], now: datetime) -> list[ProbeRound]:
     ]
     transitions.save_all(changes, now=now)
     _forget_who_asked([row for row, _, _ in given])
-    return ProbeRound.objects.bulk_create(made)
+    asked = [(each, row.dependency.probe, policy) for each, (row, policy, _) in zip(made, given, strict=True)]
+    voting = seats.make(asked, now)
+    ProbeRound.objects.bulk_create(made)
+    ProbeVote.objects.bulk_create(voting)
+    return made
 
 
 def _grant(row: Circuit, policy: CircuitPolicy, now: datetime) -> core.Grant | None:
@@ -102,6 +106,7 @@ def _grant(row: Circuit, policy: CircuitPolicy, now: datetime) -> core.Grant | N
 def _patient(row: Circuit, policy: CircuitPolicy) -> CircuitPolicy:
     """With a lease that outlasts the probe's own time limit."""
     longest = row.dependency.probe.spec.get("time_limit_s", 0.0) + HANDING_ON_S
+    longest += seats.room_s(row.dependency.probe)
     longest += control.LIMIT_S if probes.control_of(row.dependency.environment) else 0.0
     return replace(policy, probe_timeout_s=max(policy.probe_timeout_s, longest))
 

@@ -8,6 +8,7 @@ from celery import shared_task
 
 from controlplane import clock
 from controlplane.services import (
+    agent_probes,
     alert_causes,
     alerts,
     baselines,
@@ -27,6 +28,7 @@ log = structlog.get_logger(__name__)
 PRUNES = (
     system.prune_beats,
     probes.prune_probes,
+    agent_probes.forget_idle,
     alerts.prune_deliveries,
     alert_causes.prune_causes,
     overrides.prune_tokens,

@@ -13,7 +13,7 @@ from recloser.core.types import Verdict
 
 from controlplane import background, clock, egress
 from controlplane.selectors.networks import allowed_networks
-from controlplane.services import certificates, circuits, probes
+from controlplane.services import certificates, circuits, probes, votes
 from controlplane.services.probes import Job
 from workers import database, probers
 from workers.controls import Controls
@@ -36,6 +36,13 @@ def run_rounds(ids: list[str]) -> None:
     """Ask these rounds. One that is over, or that somebody else has taken, is left out; so redelivery is harmless."""
     jobs = probes.take_rounds(ids=ids, now=clock.now())
     _ask_all(jobs, _finish_rounds)
+
+
+@shared_task(ignore_result=True)
+def run_votes(ids: list[str]) -> None:
+    """Ask from this Celery worker's own place, as one of several; like `run_rounds`, redelivery is harmless."""
+    jobs = votes.take_votes(ids=ids, now=clock.now())
+    _ask_all(jobs, _finish_votes)
 
 
 @shared_task(ignore_result=True)
@@ -126,6 +133,17 @@ def _finish_rounds(heard: list[Heard]) -> None:
             cause=judged.cause,
             applied=applied[each.job.id],
         )
+
+
+def _finish_votes(heard: list[Heard]) -> None:
+    cast = [
+        votes.Cast(each.job.id, each.found.ruling().verdict, each.found.answered(), each.found.asked, each.connected_at)
+        for each in heard
+    ]
+    kept = votes.cast(votes=cast, now=clock.now())
+    certificates.note_certificates(_met(heard), now=clock.now())
+    for each in cast:
+        log.info("voted", vote=str(each.vote_id), verdict=str(each.verdict), kept=kept[each.vote_id])
 
 
 def _met(heard: list[Heard]) -> dict[int, float]:

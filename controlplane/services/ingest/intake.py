@@ -82,6 +82,11 @@ class Intake:
             self._forget(caller, batch)
             return await self._take(caller, batch)
 
+    def worker_of(self, session: UUID) -> int | None:
+        """The worker of a session that has just been heard."""
+        known = self._sessions.get(session)
+        return known[2] if known else None
+
     async def _take(self, caller: Caller, batch: Batch) -> Taken:
         worker_id = await self._worker(caller, batch)
         names, batch = await self._known_names(caller, batch)

@@ -190,6 +190,17 @@ class Override(Struct):
             raise ValueError("Expected exactly one of tool and dependency in field `tool`")
 
 
+class ProbeReport(Struct):
+    """What came of a probe that the process was offered: facts only, the verdict is the control plane's."""
+
+    id: UUID
+    generation: Whole
+    took_ms: Annotated[float, Meta(ge=0, le=600_000)]
+    status: Annotated[int, Meta(ge=100, le=599)] | None = None
+    fault: Literal["timeout", "connect", "resolve", "certificate", "broken_answer", "gate", "spec"] | None = None
+    retry_after_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+
+
 class Batch(Struct):
     """What a session sends, numbered."""
 
@@ -209,3 +220,6 @@ class Batch(Struct):
     trips: Annotated[list[Trip], Meta(max_length=200)] = []
     runs: Annotated[list[Run], Meta(max_length=200)] = []
     overrides: Annotated[list[Override], Meta(max_length=200)] = []
+    probe_hosts: Annotated[list[Name], Meta(max_length=50)] = []
+    """`host:port` that the process's own code lets it probe; empty: it is not willing now."""
+    probes: Annotated[list[ProbeReport], Meta(max_length=20)] = []

@@ -16,7 +16,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,6 +67,15 @@ class Desk(Protocol):
 
     def about(self) -> dict[str, Any]:
         """What every batch says of this process."""
+        ...
+
+    @property
+    def asks_for_probes(self) -> bool:
+        """Is there something to say of probes, though nothing else waits?"""
+        ...
+
+    def attended(self, told: Iterable[Mapping[str, Any]], offers: Any) -> None:
+        """These results of probes were taken, and these probes are offered."""
         ...
 
     def wake_up(self) -> bool:
@@ -352,7 +361,7 @@ class Link:
         self._flush_at = now + self.flush_s
         with self._lock:
             self._desk.fold()
-            batch = self._outbox.seal(beat=now >= self._beat_at)
+            batch = self._outbox.seal(beat=now >= self._beat_at or self._desk.asks_for_probes)
             if batch is None:
                 return self._is_settled(now)
             sealed_at = now if batch.fresh else batch.sealed_at
@@ -384,6 +393,7 @@ class Link:
         else:
             self._is_settled(sealed_at)
         self._told(told)
+        self._desk.attended(raw.get("probes") or (), told.get("probes"))
 
     def _told(self, told: dict[str, Any]) -> None:
         """Use what the answer to a batch says beside the acknowledgement; nothing of it is required."""
@@ -588,6 +598,7 @@ class Link:
                         self._behind(now)
                     else:
                         self._save_circuits(now)
+                        self._ask_for_probes(now)
                 case "config":
                     self._config_at([told.get("epoch"), told.get("version")], now)
                 case "flush":
@@ -599,6 +610,11 @@ class Link:
         except (BadDocument, ValueError, TypeError, AttributeError, RecursionError) as problem:
             self._say(f"the stream said what cannot be used: {problem}"[:300])
             self._behind(now)
+
+    def _ask_for_probes(self, now: float) -> None:
+        """A circuit has moved: a willing process asks soon whether it is to probe, not everybody at once."""
+        if self._desk.asks_for_probes:
+            self._urgent_at = min(self._urgent_at, now + _upto(0.5))
 
     def _held_back(self, told: Any, now: float) -> bool:
         """Is it old news? Only an answer to a request tells the server's time well enough to know."""
