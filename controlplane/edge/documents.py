@@ -12,7 +12,7 @@ from controlplane import clock
 from controlplane.delivery import documents
 from controlplane.delivery.documents import Circuits, Document
 from controlplane.edge.database import Pool
-from controlplane.edge.http import Headers, Send, answer
+from controlplane.edge.http import Headers, Send, answer, not_modified
 from controlplane.services.ingest import Caller
 from controlplane.threads import Threads
 
@@ -21,7 +21,7 @@ SELECT epoch, config, circuits, extract(epoch FROM {clock.STATEMENT_TIME})::floa
 FROM controlplane_documentversion WHERE environment_id = %(environment)s
 """  # noqa: S608 (nothing but our own constant is put in)
 SMALL = 1024
-TURNS = 3
+TURNS = 6
 """Of the event loop between two looks: those just served answer, others come, and the next look serves them all."""
 
 
@@ -34,26 +34,39 @@ class Looks:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._waiting: dict[int, list[asyncio.Future[Version]]] = {}
+        self._next: dict[int, asyncio.Future[Version]] = {}
         self._looking: dict[int, asyncio.Task[None]] = {}
 
     async def version(self, environment_id: int) -> Version:
-        """The version as it stands now."""
-        mine: asyncio.Future[Version] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(environment_id, []).append(mine)
+        """The version as it stands now. Who shared a look with a request that is broken off looks anew."""
+        while True:
+            look = self._next.get(environment_id)
+            if look is None or look.done():
+                look = self._begin(environment_id)
+            try:
+                return await look
+            except asyncio.CancelledError:
+                if not look.cancelled() or _is_broken_off():
+                    raise
+
+    def _begin(self, environment_id: int) -> asyncio.Future[Version]:
+        look: asyncio.Future[Version] = asyncio.get_running_loop().create_future()
+        self._next[environment_id] = look
         if environment_id not in self._looking:
             self._looking[environment_id] = asyncio.create_task(self._look(environment_id))
-        return await mine
+        return look
 
     async def _look(self, environment_id: int) -> None:
         try:
-            while waiting := self._waiting.pop(environment_id, None):
+            while look := self._next.pop(environment_id, None):
                 try:
                     found = await self._read(environment_id)
                 except Exception as error:
-                    _fail(waiting, error)
+                    if not look.done():
+                        look.set_exception(error)
                 else:
-                    _serve(waiting, found)
+                    if not look.done():
+                        look.set_result(found)
                 for _ in range(TURNS):
                     await asyncio.sleep(0)
         finally:
@@ -67,16 +80,9 @@ class Looks:
         return (row["epoch"], row["config"], row["circuits"], row["now"]) if row else ("", 0, 0, 0.0)
 
 
-def _serve(waiting: list[asyncio.Future[Version]], found: Version) -> None:
-    for each in waiting:
-        if not each.done():  # its request has gone
-            each.set_result(found)
-
-
-def _fail(waiting: list[asyncio.Future[Version]], error: Exception) -> None:
-    for each in waiting:
-        if not each.done():
-            each.set_exception(error)
+def _is_broken_off() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @dataclass(slots=True)
@@ -92,7 +98,7 @@ class Documents:
         """The caller's config, or 304."""
         document = await self._config(caller)
         if _still_holds(headers, document.etag):
-            await answer(send, 304, headers={b"etag": document.etag.encode()})
+            await not_modified(send, document.etag)
         elif _takes_gzip(headers):
             await _send_packed(send, document.gzipped, document.etag)
         else:
@@ -102,7 +108,7 @@ class Documents:
         """All circuits of the caller's environment, as of now, or 304."""
         document, now_s = await self._current(caller.environment_id)
         if _still_holds(headers, document.etag):
-            await answer(send, 304, headers={b"etag": document.etag.encode()})
+            await not_modified(send, document.etag)
             return
         body = msgspec.json.encode(document.wire(now_s))
         if _takes_gzip(headers) and len(body) > SMALL:
@@ -129,7 +135,7 @@ class Documents:
 
 def _still_holds(headers: Headers, etag: str) -> bool:
     asked = headers.get(b"if-none-match", b"").decode("latin-1")
-    return etag in [each.strip().removeprefix("W/") for each in asked.split(",")]
+    return asked == etag or etag in [each.strip().removeprefix("W/") for each in asked.split(",")]
 
 
 def _takes_gzip(headers: Headers) -> bool:

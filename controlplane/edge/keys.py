@@ -35,16 +35,18 @@ class Keys:
     async def caller(self, headers: Headers) -> Caller:
         """Whose key the request bears; Problem 401 if it is nobody's."""
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        found = await self._find(token.strip()) if scheme.lower() == b"bearer" else None
+        if scheme.lower() != b"bearer":
+            raise bad_key()
+        token = token.strip()
+        name = hashlib.sha256(token).digest()
+        known = self._known.get(name)
+        fresh = known is not None and time.monotonic() < known.until
+        found = known.caller if known and fresh else await self._find(name, token)
         if found is None:
             raise bad_key()
         return found
 
-    async def _find(self, token: bytes) -> Caller | None:
-        name = hashlib.sha256(token).digest()
-        known = self._known.get(name)
-        if known is not None and time.monotonic() < known.until:
-            return known.caller
+    async def _find(self, name: bytes, token: bytes) -> Caller | None:
         if name not in self._asking:
             self._asking[name] = asyncio.create_task(self._learn(name, token))
         return await asyncio.shield(self._asking[name])

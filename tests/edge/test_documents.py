@@ -249,3 +249,25 @@ def test_a_config_that_is_published_under_its_reader_never_has_a_version_beyond_
     named = agent.get("config").json()["version"]
 
     assert named < versions.of(prod.pk).config
+
+
+def test_a_request_that_is_broken_off_takes_no_other_with_it(prod):
+    async def crowd():
+        reader, open_up = Looks(None), asyncio.Event()
+
+        async def read(environment_id):
+            await open_up.wait()
+            return ("e1", 1, 0, 0.0)
+
+        reader._read = read
+        patient = asyncio.create_task(reader.version(prod.pk))
+        gone = asyncio.create_task(reader.version(prod.pk))
+        await asyncio.sleep(0)
+        gone.cancel()
+        open_up.set()
+        return await asyncio.gather(patient, gone, return_exceptions=True)
+
+    answered, broken_off = asyncio.run(crowd())
+
+    assert answered == ("e1", 1, 0, 0.0)
+    assert isinstance(broken_off, asyncio.CancelledError)
