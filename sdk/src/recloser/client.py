@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ from recloser.awake import Awake
 from recloser.cache import DocumentCache, default_directory
 from recloser.classify import Reading
 from recloser.config_sync import Copy, DependencyRule, Documents, Pulse, Source, ToolRule
+from recloser.core.types import State
 from recloser.count import Counter, Line
 from recloser.errors import BadAddress, BadDocument, Refused, Unreachable
 from recloser.link import Link, Pace
@@ -28,6 +29,7 @@ from recloser.memory import Memory
 from recloser.outbox import Outbox, new_id
 from recloser.override import Forced, OverrideFile
 from recloser.permits import Permits
+from recloser.prober import Prober
 from recloser.report import RunReport, TripReport
 from recloser.run import Run
 from recloser.transport import Transport, decode, public_address
@@ -57,6 +59,9 @@ class Client:
 
     `mode="invocation"` is for functions that are frozen between invocations: there is no thread; documents that are
     due are fetched when a run begins, and everything is sent when it finishes, each within `budget_s`.
+
+    `probe_hosts`, such as `["crm.internal:443"]`, lets this process send probes that the control plane offers to those
+    places, and to no other; not in invocation mode.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Client:
         pace: Pace | None = None,
         mode: Literal["process", "invocation"] = "process",
         budget_s: float = 1.0,
+        probe_hosts: Iterable[str] = (),
     ) -> None:
         if mode not in ("process", "invocation"):
             raise ValueError(f"mode is {mode!r}; use 'process' or 'invocation'")
@@ -89,6 +95,7 @@ class Client:
         self.pulse = Pulse()
         self.documents = Documents(environment=self.environment, worker=self.instance, pulse=self.pulse)
         self.breakers = WorkerBreakers(self.pulse)
+        self.prober = Prober(probe_hosts if not self.threadless else ())
         self._overrides = OverrideFile(os.environ.get("RECLOSER_OVERRIDE"))
         self._awake = Awake()
         self._look_at = 0.0
@@ -227,6 +234,7 @@ class Client:
                 "flush_s": link.flush_s if link is not None else None,
             },
             "cache": {"path": str(self._cache.path) if self._cache.path else None, "problem": self._cache.problem},
+            "probing": {"hosts": list(self.prober.hosts), "problem": self.prober.problem},
             "notes": dict(link.notes) if link is not None else {},
             "problem": self.local_because or (link.problem if link is not None else None),
         }
@@ -399,7 +407,21 @@ class Client:
             "config": _pair(documents.config),
             "circuits": _pair(documents.circuits),
             "stale_s": round(now - heard, 3) if stale and heard is not None else None,
+            **self.prober.about(),
         }
+
+    @property
+    def asks_for_probes(self) -> bool:
+        """Is there a result to tell, or something out of service that this process might be asked to probe?"""
+        if not self.prober.hosts:
+            return False
+        waits = any(view.state is not State.CLOSED for view in self.documents.snapshot.circuits.values())
+        return bool(self.prober.untold) or (self.prober.willing and waits)
+
+    def attended(self, told: Iterable[Mapping[str, Any]], offers: Any) -> None:
+        """A batch was taken with these results; the answer offers the next probe."""
+        self.prober.acknowledged(told)
+        self.prober.take(offers, self.hurry)
 
     # Lives of the process
 
@@ -464,6 +486,7 @@ class Client:
         self.documents.after_fork()
         self._overrides.after_fork()
         self.breakers.drop()
+        self.prober.after_fork()
         seen = self.seen
         self._start_process()
         seen.clear()
