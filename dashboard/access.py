@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode, urlsplit
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -19,7 +20,7 @@ from dashboard import build
 from dashboard.respond import problem
 
 P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 READING = frozenset({"GET", "HEAD"})
 OUTDATED = "recloser:outdated"
@@ -31,7 +32,7 @@ def needs(permission: str = VIEW) -> Callable[[View[P]], View[P]]:
     def wrap(view: View[P]) -> View[P]:
         @never_cache
         @functools.wraps(view)
-        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return to_sign_in(request)
             if not request.user.has_perm(permission):
@@ -79,7 +80,7 @@ def refused(request: HttpRequest, permission: str, target: Any) -> HttpResponse:
     )
 
 
-def _from_an_old_page(request: HttpRequest, target: Any, read: Callable[[], HttpResponse]) -> HttpResponse:
+def _from_an_old_page(request: HttpRequest, target: Any, read: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """A page older than the server may read on, and is told so; what it wants to change is refused, on record."""
     if request.method in READING:
         response = read()

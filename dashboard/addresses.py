@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import urlencode
-from uuid import UUID
 
 from django.http import HttpRequest
+
+from controlplane.selectors import keyset
+from controlplane.selectors.keyset import Columns, Key, Order
 
 LONGEST = 200
 
@@ -28,15 +30,20 @@ def choice(request: HttpRequest, name: str, among: Mapping[str, object] | tuple[
     return value if value in among else default
 
 
-def key(request: HttpRequest) -> tuple[datetime, UUID] | None:
-    """The place in a list by time and id; an address that was cut short starts at the newest."""
-    try:
-        at, pk = datetime.fromisoformat(request.GET["before"]), UUID(request.GET["id"])
-    except (KeyError, ValueError):
-        return None
-    return (at, pk) if at.tzinfo else None
+def order(request: HttpRequest, columns: Columns) -> tuple[Order, dict[str, str]]:
+    """In which order a list is wanted, and the same for an address: nothing where it is the usual one."""
+    found, usual = keyset.order(text(request, "order"), columns), keyset.order("", columns)
+    return found, {"order": "" if found == usual else found.word}
 
 
-def place(at: datetime, pk: object) -> dict[str, str]:
+def key(request: HttpRequest, by: Order, columns: Columns) -> Key | None:
+    """The place in a list; an address that was cut short starts at its beginning."""
+    return keyset.key(request.GET.get("before", ""), request.GET.get("id", ""), by, columns)
+
+
+def place(after: Key | None) -> dict[str, str]:
     """The same, for an address."""
-    return {"before": at.isoformat(), "id": str(pk)}
+    if after is None:
+        return {}
+    value = after.value.isoformat() if isinstance(after.value, datetime) else str(after.value)
+    return {"before": value, "id": str(after.id)}

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from uuid import UUID
-
-from django.db.models import Q
 
 from controlplane.models import AlertChannel, AlertDelivery, Environment
 from controlplane.selectors.access import channels
+from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 
 PAGE = 50
 
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A place in the list: newest first, the id breaks ties."""
-
-    created_at: datetime
-    id: UUID
+COLUMNS: Columns = {"created_at": instant}
+NEWEST = Order("created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +33,10 @@ def alerts(
     rows = every.filter(status=status) if status else every
     if channel is not None:
         rows = rows.filter(channel=channel)
-    if after is not None:
-        rows = rows.filter(Q(created_at__lt=after.created_at) | Q(created_at=after.created_at, id__lt=after.id))
-    found = list(rows.select_related("channel").order_by("-created_at", "-id")[: limit + 1])
-    shown = found[:limit]
+    found = list(beyond(rows, NEWEST, after).select_related("channel")[: limit + 1])
     return Alerts(
         channels=list(channels(environment)),
-        deliveries=shown,
+        deliveries=found[:limit],
         dead=every.filter(status="dead").count(),
-        after=Key(shown[-1].created_at, shown[-1].pk) if len(found) > limit else None,
+        after=next_key(found, limit, NEWEST),
     )

@@ -10,7 +10,7 @@ from django.db.models import Count, Q
 from django.db.models.functions import ExtractHour
 
 from controlplane.models import AuditEntry, Circuit, Run
-from controlplane.selectors.circuits import CALLERS_WITHIN, HITS_WITHIN, CircuitPage
+from controlplane.selectors.circuits import CALLERS_WITHIN, HITS_WITHIN, Calls, CircuitPage
 
 PATTERN_OVER = timedelta(days=90)
 NOTES_WITHIN = timedelta(days=90)
@@ -34,13 +34,16 @@ class AgentImpact:
 def by_agent(page: CircuitPage) -> list[AgentImpact]:
     """Whom it hits, the worst first: agents that call it, and agents whose runs lacked it."""
     runs = _runs_by_agent(page)
-    calls: dict[str, list[int]] = {agent: [0, 0, 0, 0] for agent in runs}
+    calls: dict[str, list[Calls]] = {agent: [] for agent in runs}
     for one in page.workers:
-        figures = (1, one.calls.failures, one.calls.ok, one.calls.rejected)
-        sums = calls.setdefault(one.worker.agent.slug, [0, 0, 0, 0])
-        calls[one.worker.agent.slug] = [a + b for a, b in zip(sums, figures, strict=True)]
-    found = [AgentImpact(agent, *sums, *runs.get(agent, (0, 0))) for agent, sums in calls.items()]
+        calls.setdefault(one.worker.agent.slug, []).append(one.calls)
+    found = [_of_agent(agent, made, *runs.get(agent, (0, 0))) for agent, made in calls.items()]
     return sorted(found, key=lambda one: (-one.runs, -one.failures, one.agent))
+
+
+def _of_agent(agent: str, calls: list[Calls], runs: int, undisclosed: int) -> AgentImpact:
+    failures, ok, rejected = (sum(getattr(one, name) for one in calls) for name in ("failures", "ok", "rejected"))
+    return AgentImpact(agent, len(calls), failures, ok, rejected, runs, undisclosed)
 
 
 def _runs_by_agent(page: CircuitPage) -> Mapping[str, tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db import connection
 
@@ -85,7 +86,7 @@ WHERE environment_id = %(environment)s AND agent_id = (SELECT id FROM one) AND r
 def _used_by(board: Board, agent: str) -> set[int]:
     """What an agent called: from sums of whole hours, and from rows that may not have been summed up yet."""
     lately, since = board.now - timedelta(hours=1), board.now - USES_WITHIN
-    values = {"environment": board.environment.pk, "agent": agent, "since": since, "lately": lately}
+    values: dict[str, Any] = {"environment": board.environment.pk, "agent": agent, "since": since, "lately": lately}
     with connection.cursor() as cursor:
         cursor.execute(_USES, values)
         return {key for (key,) in cursor.fetchall()}

@@ -38,18 +38,25 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class AuditList:
-    """One page of entries, newest first, and the id that the next begins below."""
+    """One page of entries, and the id that the next begins beyond."""
 
     entries: list[AuditEntry]
     below: int | None
 
+    @property
+    def after(self) -> int | None:
+        """As every list calls it."""
+        return self.below
 
-def audit(environment: Environment, wanted: Filter, *, below: int | None = None, limit: int = PAGE) -> AuditList:
-    """The entries that match."""
+
+def audit(
+    environment: Environment, wanted: Filter, *, oldest: bool = False, below: int | None = None, limit: int = PAGE
+) -> AuditList:
+    """The entries that match, newest first; or the oldest first, and then `below` is what they begin above."""
     rows = _matching(environment, wanted)
     if below is not None:
-        rows = rows.filter(id__lt=below)
-    found = list(rows.order_by("-id")[: limit + 1])
+        rows = rows.filter(id__gt=below) if oldest else rows.filter(id__lt=below)
+    found = list(rows.order_by("id" if oldest else "-id")[: limit + 1])
     return AuditList(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
 

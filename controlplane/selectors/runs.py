@@ -9,11 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from recloser.core.budget import HEALTHY_RUNS
 from recloser.core.types import Scope
 
 from controlplane.models import Baseline, Environment, Outage, Run, StepLog, Tool, Transition, Trip
+from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 
 PAGE = 50
 KIN = 200
@@ -41,14 +42,6 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A place in the list: newest first, the id breaks ties."""
-
-    started_at: datetime
-    id: UUID
-
-
-@dataclass(frozen=True, slots=True)
 class RunList:
     """One page of runs, and the key of the next. Each run has `child_degraded`."""
 
@@ -56,15 +49,17 @@ class RunList:
     after: Key | None
 
 
-def runs(environment: Environment, wanted: Filter, *, after: Key | None = None, limit: int = PAGE) -> RunList:
-    """The runs that match, newest first, from a key on; the cost does not grow with the page number."""
-    rows = _matching(environment, wanted)
-    if after is not None:
-        earlier = Q(started_at__lt=after.started_at) | Q(started_at=after.started_at, id__lt=after.id)
-        rows = rows.filter(earlier, started_at__lte=after.started_at)
+COLUMNS: Columns = {"started_at": instant, "steps": int, "tokens": int, "cost": float}
+NEWEST = Order("started_at")
+
+
+def runs(
+    environment: Environment, wanted: Filter, *, by: Order = NEWEST, after: Key | None = None, limit: int = PAGE
+) -> RunList:
+    """The runs that match, in this order, from a key on."""
+    rows = beyond(_matching(environment, wanted), by, after)
     found = list(rows.select_related("agent", "worker")[: limit + 1])
-    shown = _with_children(environment, found[:limit])
-    return RunList(shown, Key(shown[-1].started_at, shown[-1].pk) if len(found) > limit else None)
+    return RunList(_with_children(environment, found[:limit]), next_key(found, limit, by))
 
 
 def _with_children(environment: Environment, shown: list[Run]) -> list[Run]:
@@ -85,7 +80,7 @@ def _matching(environment: Environment, wanted: Filter) -> QuerySet[Run]:
         rows = rows.filter(disclosed=False)
     if lacked := {name: value for name in ("tool", "dependency") if (value := getattr(wanted, name))}:
         rows = rows.filter(missing__contains=[lacked])
-    return rows.filter(**_exactly(wanted)).order_by(F("started_at").desc(), F("id").desc())
+    return rows.filter(**_exactly(wanted))
 
 
 def _exactly(wanted: Filter) -> dict[str, Any]:

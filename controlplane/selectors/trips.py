@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from controlplane.models import AuditEntry, Environment, Run, Tool, Trip
+from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 
 PAGE = 50
 MARKS = ("false", "unmarked")
@@ -37,14 +38,6 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A place in the list: newest first, the id breaks ties."""
-
-    at: datetime
-    id: UUID
-
-
-@dataclass(frozen=True, slots=True)
 class TripList:
     """One page of trips, and the key of the next."""
 
@@ -52,14 +45,17 @@ class TripList:
     after: Key | None
 
 
-def trips(environment: Environment, wanted: Filter, *, after: Key | None = None, limit: int = PAGE) -> TripList:
-    """The trips that match, newest first, from a key on; the cost does not grow with the page number."""
-    rows = _matching(environment, wanted)
-    if after is not None:
-        rows = rows.filter(Q(at__lt=after.at) | Q(at=after.at, id__lt=after.id), at__lte=after.at)
+COLUMNS: Columns = {"at": instant, "signal": str, "scope": str}
+NEWEST = Order("at")
+
+
+def trips(
+    environment: Environment, wanted: Filter, *, by: Order = NEWEST, after: Key | None = None, limit: int = PAGE
+) -> TripList:
+    """The trips that match, in this order, from a key on."""
+    rows = beyond(_matching(environment, wanted), by, after)
     found = list(rows.select_related("dependency", "tool", "worker__agent", "key__agent")[: limit + 1])
-    shown = found[:limit]
-    return TripList(shown, Key(shown[-1].at, shown[-1].pk) if len(found) > limit else None)
+    return TripList(found[:limit], next_key(found, limit, by))
 
 
 def _matching(environment: Environment, wanted: Filter) -> QuerySet[Trip]:
@@ -70,7 +66,7 @@ def _matching(environment: Environment, wanted: Filter) -> QuerySet[Trip]:
         rows = rows.filter(_of_class(environment, wanted.side_effect))
     if wanted.mark:
         rows = rows.filter(false_trip_at__isnull=wanted.mark == "unmarked")
-    return rows.order_by(F("at").desc(), F("id").desc())
+    return rows
 
 
 def _exactly(wanted: Filter) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from recloser.core.types import FAILURES
 from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRound, Run, Transition, Trip
 from controlplane.selectors import reviews, runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
+from controlplane.selectors.keyset import Order
 from controlplane.selectors.runs import Why
 from controlplane.services.loosening import Need
 from dashboard import addresses, build, gauges, words
@@ -351,6 +352,45 @@ def delivery_kind(status: str) -> str:
 def query_with(words: Mapping[str, object], **changes: object) -> str:
     """The address of this list with another filter."""
     return addresses.query(words, **changes)
+
+
+@register.simple_tag
+def column(words: Mapping[str, object], by: Order, name: str, label: str, numbers: bool = False) -> SafeString:
+    """The head of a column that the list can be ordered by: a click orders by it, the next one turns it round."""
+    here = by.column == name
+    falls = here and by.falling
+    address = addresses.query(words, order=name if falls else f"-{name}")
+    said = format_html(' aria-sort="{}"', "descending" if falls else "ascending") if here else ""
+    arrow = format_html('<span aria-hidden="true">{}</span>', " ↓" if falls else " ↑") if here else ""
+    kind = "number" if numbers else "ordered"
+    return format_html('<th scope="col" class="{}"{}><a href="{}">{}{}</a></th>', kind, said, address, label, arrow)
+
+
+@register.simple_tag
+def order_field(by: Order, **labels: str) -> SafeString:
+    """The same as a choice, for where a table has no head."""
+    every = [(f"{sign}{name}", f"{label}, {end}") for name, label in labels.items() for sign, end in _ENDS]
+    options = format_html_join(
+        "",
+        '<option value="{}"{}>{}</option>',
+        ((word, " selected" if word == by.word else "", text) for word, text in every),
+    )
+    return format_html('<label>Order<select name="order">{}</select></label>', options)
+
+
+_ENDS = (("-", "falling"), ("", "rising"))
+
+
+@register.simple_tag
+def copy(value: Any, label: str) -> SafeString:
+    """A button that copies an id."""
+    return format_html(
+        '<button type="button" class="copy needs-js" data-copy="{}" aria-label="Copy {}" title="Copy {}">{}</button>',
+        value,
+        label,
+        label,
+        icon("copy"),
+    )
 
 
 @register.filter

@@ -15,7 +15,6 @@ from controlplane.models import AlertChannel, AlertDelivery, Environment
 from controlplane.permissions import ADMINISTER, OPERATE
 from controlplane.selectors import alerts as selector
 from controlplane.selectors import circuits
-from controlplane.selectors.alerts import Key
 from controlplane.services import alert_tests
 from controlplane.services import alerts as service
 from controlplane.services.errors import Refused
@@ -37,18 +36,15 @@ def alerts(request: HttpRequest) -> HttpResponse:
     if environment is None:
         return respond(request, "empty", places.frame(None, "alerts"), part="page")
     status = addresses.choice(request, "status", STATUSES)
-    channel, place = request.GET.get("channel", ""), addresses.key(request)
+    channel, place = request.GET.get("channel", ""), addresses.key(request, selector.NEWEST, selector.COLUMNS)
     words = {"environment": environment.slug, "status": status, "channel": channel if channel.isdecimal() else ""}
     with circuits.snapshot() as now:
-        found = selector.alerts(
-            environment, status=status, channel=_id(words["channel"]), after=Key(*place) if place else None
-        )
-        after = addresses.place(found.after.created_at, found.after.id) if found.after else None
+        found = selector.alerts(environment, status=status, channel=_id(words["channel"]), after=place)
         context = {
             "found": found,
             "status": status,
             "tabs": [(one, addresses.query(words, status=one), one == status) for one in ("", *STATUSES)],
-            "next": addresses.query(words, **after) if after else "",
+            "next": addresses.query(words, **addresses.place(found.after)) if found.after else "",
             "first": addresses.query(words) if place else "",
             "now": now,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -14,6 +15,7 @@ from controlplane.models.access import Role
 from controlplane.permissions import ADMINISTER
 from controlplane.selectors import circuits
 from controlplane.selectors import people as selector
+from controlplane.selectors.keyset import Order
 from controlplane.services import people as service
 from controlplane.services.errors import Refused
 from dashboard import addresses, places, spans
@@ -162,21 +164,29 @@ def audit(request: HttpRequest) -> HttpResponse:
     if environment is None:
         return respond(request, "empty", places.frame(None, "settings"), part="page")
     with circuits.snapshot() as now:
-        span = spans.read(request.GET, now)
-        values = {name: addresses.text(request, name) for name in ("actor", "action", "target")}
-        values["accepted"] = addresses.choice(request, "accepted", ("yes", "no"))
-        everywhere = bool(rights(request)["may_administer"])
-        wanted = selector.Filter(**values, everywhere=everywhere, since=span.since, until=span.until)
-        words = {"environment": environment.slug, **values, **span.words}
-        below = request.GET.get("below", "")
-        found = selector.audit(environment, wanted, below=int(below) if below.isdecimal() and len(below) < 19 else None)
+        wanted, words = filtered(request, environment, now)
+        below, oldest = request.GET.get("below", ""), request.GET.get("order") == "id"
+        start = int(below) if below.isdecimal() and len(below) < 19 else None
+        found = selector.audit(environment, wanted, oldest=oldest, below=start)
+        words["order"] = "id" if oldest else ""
         context = {
             "found": found,
             "wanted": wanted,
             "words": words,
+            "by": Order("id", falling=not oldest),
             "withins": spans.choices(),
             "next": addresses.query(words, below=found.below) if found.below else "",
             "first": addresses.query(words) if below else "",
             "now": now,
         }
         return respond(request, "audit", places.frame(environment, "settings", **context))
+
+
+def filtered(request: HttpRequest, environment: Environment, now: datetime) -> tuple[selector.Filter, dict[str, str]]:
+    """The filter, and the same as the address has it."""
+    span = spans.read(request.GET, now)
+    values = {name: addresses.text(request, name) for name in ("actor", "action", "target")}
+    values["accepted"] = addresses.choice(request, "accepted", ("yes", "no"))
+    everywhere = bool(rights(request)["may_administer"])
+    wanted = selector.Filter(**values, everywhere=everywhere, since=span.since, until=span.until)
+    return wanted, {"environment": environment.slug, **values, **span.words}

@@ -12,7 +12,7 @@ from controlplane.delivery import resolve
 from controlplane.models import Environment, Run
 from controlplane.selectors import board, circuits
 from controlplane.selectors import runs as selector
-from controlplane.selectors.runs import Filter, Key
+from controlplane.selectors.runs import Filter
 from controlplane.selectors.why import address
 from dashboard import addresses, places, spans, told
 from dashboard.access import needs
@@ -29,16 +29,18 @@ def runs(request: HttpRequest) -> HttpResponse:
     if environment is None:
         return respond(request, "empty", places.frame(None, "runs"), part="page")
     with circuits.snapshot() as now:
-        wanted, words = _wanted(request, environment, now)
-        place = addresses.key(request)
-        found = selector.runs(environment, wanted, after=Key(*place) if place else None)
-        after = addresses.place(found.after.started_at, found.after.id) if found.after else None
+        wanted, words = filtered(request, environment, now)
+        by, ordered = addresses.order(request, selector.COLUMNS)
+        place = addresses.key(request, by, selector.COLUMNS)
+        found = selector.runs(environment, wanted, by=by, after=place)
+        words |= ordered
         context = {
             "found": found,
             "wanted": wanted,
             "words": words,
             "tabs": [(label, addresses.query(words, show=show), show == wanted.show) for show, label in SHOWS],
-            "next": addresses.query(words, **after) if after else "",
+            "by": by,
+            "next": addresses.query(words, **addresses.place(found.after)) if found.after else "",
             "first": addresses.query(words) if place else "",
             "agents": board.agents(environment),
             "task_kinds": selector.task_kinds(environment),
@@ -49,7 +51,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         return respond(request, "runs", places.frame(environment, "runs", **context))
 
 
-def _wanted(request: HttpRequest, environment: Environment, now: datetime) -> tuple[Filter, dict[str, str]]:
+def filtered(request: HttpRequest, environment: Environment, now: datetime) -> tuple[Filter, dict[str, str]]:
     """The filter, and the same as the address has it."""
     span = spans.read(request.GET, now)
     values = {

@@ -16,7 +16,7 @@ from controlplane.models import Environment
 from controlplane.permissions import OPERATE
 from controlplane.selectors import board, circuits
 from controlplane.selectors import trips as selector
-from controlplane.selectors.trips import MARKS, Filter, Key, TripPage
+from controlplane.selectors.trips import MARKS, Filter, TripPage
 from controlplane.services import trips as service
 from dashboard import addresses, gauges, places, spans, words
 from dashboard.access import actor, needs
@@ -42,10 +42,11 @@ def trips(request: HttpRequest) -> HttpResponse:
     if environment is None:
         return respond(request, "empty", places.frame(None, "trips"), part="page")
     with circuits.snapshot() as now:
-        wanted, said = _wanted(request, environment, now)
-        place = addresses.key(request)
-        found = selector.trips(environment, wanted, after=Key(*place) if place else None)
-        after = addresses.place(found.after.at, found.after.id) if found.after else None
+        wanted, said = filtered(request, environment, now)
+        by, ordered = addresses.order(request, selector.COLUMNS)
+        place = addresses.key(request, by, selector.COLUMNS)
+        found = selector.trips(environment, wanted, by=by, after=place)
+        said |= ordered
         context = {
             "found": found,
             "wanted": wanted,
@@ -53,14 +54,15 @@ def trips(request: HttpRequest) -> HttpResponse:
             "choices": CHOICES,
             "agents": board.agents(environment),
             "withins": spans.choices(),
-            "next": addresses.query(said, **after) if after else "",
+            "by": by,
+            "next": addresses.query(said, **addresses.place(found.after)) if found.after else "",
             "first": addresses.query(said) if place else "",
             "now": now,
         }
         return respond(request, "trips", places.frame(environment, "trips", **context))
 
 
-def _wanted(request: HttpRequest, environment: Environment, now: datetime) -> tuple[Filter, dict[str, str]]:
+def filtered(request: HttpRequest, environment: Environment, now: datetime) -> tuple[Filter, dict[str, str]]:
     """The filter, and the same as the address has it."""
     span = spans.read(request.GET, now)
     values: dict[str, Any] = {name: addresses.choice(request, name, among) for name, among in CHOICES.items()}
