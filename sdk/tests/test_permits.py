@@ -54,6 +54,7 @@ def test_a_later_run_sees_the_tool_and_its_first_call_closes_the_circuit(plane):
 
     assert plane.wait(lambda: plane.circuits["api"]["state"] == "closed")
     assert verdicts(plane) == ["ok"]
+    plane._settle()
     assert shown(later) and later.call("search", {}, works) == "found"
     assert not shown(stuck) and not shown(third)
     assert shown(client.run())
