@@ -30,6 +30,7 @@ from controlplane.services import (
     probes,
     runs,
     system,
+    vendor_status,
     votes,
 )
 from workers import database, vantage
@@ -40,6 +41,7 @@ from workers.steps import ClockSteps
 from workers.tasks.alerts import run_deliveries
 from workers.tasks.housekeeping import run_chores
 from workers.tasks.probes import run_rounds, run_tests, run_votes
+from workers.tasks.vendor_status import run_statuses
 
 LONGEST_SLEEP_S, SHORTEST_SLEEP_S = 1.0, 0.02
 STANDBY_S = 0.5
@@ -85,6 +87,7 @@ class Scheduler:
             Chore("make partitions", 600.0, lambda now: partitions.make_ahead(now=now)),
             Chore("abandon lost runs", 15.0, lambda now: runs.abandon_lost(now=now)),
             Chore("tell causes", 2.0, lambda now: alert_causes.dispatch_due_causes(now=now)),
+            Chore("vendor status", 5.0, self._statuses),
             Chore("judge by rows", 10.0),
             Chore("roll up", 10.0),
             Chore("add up runs", 60.0),
@@ -187,6 +190,12 @@ class Scheduler:
         if self.handoff.room:
             ids = probes.claim_tests(now=clock.now(), limit=AT_ONCE)
             self.handoff.give(run_tests, [str(each) for each in ids], expires_s=probes.TEST_LIMIT.total_seconds())
+
+    def _statuses(self, now: datetime) -> None:
+        """Vendors' own words are context: they wait until there is room for them."""
+        if self.handoff.room:
+            ids = vendor_status.claim_due(now=now, limit=A_FEW)
+            self.handoff.give(run_statuses, ids, expires_s=vendor_status.LEASE.total_seconds())
 
     def _housekeeping(self) -> None:
         """What may take long is somebody else's, so that no probe waits for it."""

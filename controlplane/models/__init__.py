@@ -14,6 +14,7 @@ from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
 from controlplane.models.token import PersonalToken
 from controlplane.models.tool import Dependency, Tool
+from controlplane.models.vendor import VendorStatus
 
 __all__ = [
     "ActionToken",
@@ -55,5 +56,6 @@ __all__ = [
     "Transition",
     "Trip",
     "User",
+    "VendorStatus",
     "Worker",
 ]
