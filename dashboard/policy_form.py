@@ -191,7 +191,7 @@ def rows(
     form: PolicyForm, resolved: Any, inherited: Any, own: Mapping[str, Any], guarded: Mapping[str, str]
 ) -> list[tuple[str, list[Row]]]:
     """The fields in groups, those that people change first."""
-    groups = TOOL_GROUPS if form.level is Level.TOOL else CIRCUIT_GROUPS
+    groups = CIRCUIT_GROUPS if form.level is Level.CIRCUIT else TOOL_GROUPS
     named = {name for names in groups.values() for name in names}
     rest = tuple(name for name in form.rows if name not in named)
     return [

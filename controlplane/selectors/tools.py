@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Prefetch, QuerySet, Sum
 from recloser.core.effects import Claim, of_name
@@ -139,8 +140,7 @@ class Layer:
         return self.published.number if self.published else 0
 
 
-def layer(*, tool: Tool | None = None, dependency: Dependency | None = None) -> Layer:
-    """The revisions of one owner, newest first."""
-    level = PolicyRevision.Level.TOOL if tool else PolicyRevision.Level.DEPENDENCY
-    rows = PolicyRevision.objects.filter(level=level, tool=tool, dependency=dependency)
+def layer(environment: Environment, place: Mapping[str, Any]) -> Layer:
+    """The revisions of one layer, newest first; `place` is its level and owner, as a revision holds them."""
+    rows = PolicyRevision.objects.filter(environment=environment, **place)
     return Layer(list(rows.order_by("-number")[:REVISIONS]))

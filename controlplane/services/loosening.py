@@ -85,9 +85,9 @@ def _altered(environment: Environment, place: Place, values: Mapping[str, Any]) 
     return [Need(ALTERS, names, environment.slug)] if names else []
 
 
-def guarded(environment: Environment, place: Place) -> dict[str, str]:
-    """The fields of a tool's or dependency's layer that a second person has a say in: to loosen, or at all to alter."""
-    policy = "circuit" if place["level"] == LEVELS.DEPENDENCY else "run"
+def guarded(environment: Environment, place: Place, *, policy: str) -> dict[str, str]:
+    """The fields of a layer's `circuit` or `run` policy that a second person has a say in: to loosen, or at all to
+    alter."""
     characters = _characters(environment, place)
     found = {
         field.name: LOOSENS

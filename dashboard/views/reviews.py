@@ -22,6 +22,7 @@ from dashboard import places, policy_form, told, words
 from dashboard.access import actor, needs
 from dashboard.forms import add_refusal
 from dashboard.respond import respond
+from dashboard.views.policy import CIRCUIT, RUN
 
 Status = PolicyRevision.Status
 
@@ -152,6 +153,8 @@ def _editor(row: PolicyRevision) -> str:
     """Where its author changes it."""
     owner = row.tool or row.dependency
     if owner is None:
-        return ""
+        part = CIRCUIT if row.values.get(CIRCUIT) else RUN
+        args = [row.environment.slug, row.side_effect or row.level, part]
+        return f"{reverse('dashboard:layer-policy', args=args)}?review={row.pk}"
     page = "tool-policy" if row.tool else "dependency-policy"
     return f"{reverse(f'dashboard:{page}', args=[row.environment.slug, str(owner)])}?review={row.pk}"
