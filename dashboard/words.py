@@ -54,6 +54,9 @@ CAUSES: Mapping[str, str] = {
     "probe_passed": "probe passed",
     "probe_failed": "probe failed",
     "probe_inconclusive": "probe inconclusive",
+    "ramp_started": "probe passed, ramp begun",
+    "ramp_passed": "ramp passed",
+    "ramp_failed": "ramp failed",
     "operator": "by hand",
     "override_expired": "override expired",
 }
@@ -330,7 +333,7 @@ def moved(row: Transition) -> str:
             "auto": "Released",
         }[row.to_mode]
     if row.from_state == row.to_state:
-        return "Counters reset" if row.to_state == "closed" else "Stays open"
+        return {"closed": "Counters reset", "half_open": "Readmits step by step"}.get(row.to_state, "Stays open")
     if row.to_state == "half_open":
         return "Half-open"
     if row.to_state == "closed":

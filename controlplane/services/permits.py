@@ -146,6 +146,7 @@ def _begun(
         id=uuid.UUID(after.round.id),
         circuit=row,
         generation=after.generation,
+        requested_by=f"permit, {held.instance}"[:150],
         due_at=row.due_at or now,
         granted_at=now,
         dispatched_at=now,

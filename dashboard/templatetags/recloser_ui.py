@@ -17,7 +17,7 @@ from recloser.core.probe import Fault
 from recloser.core.types import FAILURES
 
 from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRound, Run, Transition, Trip
-from controlplane.selectors import reviews, runs
+from controlplane.selectors import readmission, reviews, runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
 from controlplane.selectors.keyset import Order
 from controlplane.selectors.runs import Why
@@ -264,6 +264,12 @@ def behaviour(policy: Any) -> str:
 def by_behaviour(given: Any) -> Any:
     """Tools by what is done without them."""
     return words.grouped(given).items()
+
+
+@register.simple_tag
+def ramp_of(here: Standing, policy: CircuitPolicy) -> readmission.Ramp | None:
+    """Whom a ramp admits at this moment; nothing without one."""
+    return readmission.ramp(here, policy)
 
 
 @register.filter

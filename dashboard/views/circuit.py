@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from controlplane.delivery import resolve
 from controlplane.models import Environment
-from controlplane.selectors import board, circuits, impact
+from controlplane.selectors import board, circuits, impact, readmission
 from dashboard import gauges, places, policy_rows
 from dashboard.access import needs
 from dashboard.respond import respond
@@ -33,6 +33,10 @@ def contents(environment: Environment, dependency: str) -> dict[str, Any]:
             "page": page,
             "here": page.standing,
             "policy": resolved.policy,
+            "ramp": readmission.ramp(page.standing, resolved.policy),
+            "permits": readmission.permits(
+                page.standing, resolved.policy, probed=bool(page.probe and page.probe.enabled)
+            ),
             "policy_rows": policy_rows.of_circuit(resolved),
             "instead": board.instead(tools, published),
             "gauges": gauges.rows(page, resolved.policy),

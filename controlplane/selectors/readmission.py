@@ -1,0 +1,76 @@
+"""How a circuit is tested without a probe, and whom a ramp admits: what people see of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+from recloser.core import circuit as breaker
+from recloser.core.policy import CircuitPolicy
+from recloser.core.types import State
+
+from controlplane import clock
+from controlplane.models import Candidate
+from controlplane.selectors.circuits import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One share of a ramp: `past`, `now` or `later`."""
+
+    share: float
+    begins_at: datetime | None
+    when: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """A recovering dependency, tested with a rising share of the workers."""
+
+    share: float
+    next_share: float | None
+    """None: the present share is the last; after it the circuit closes."""
+    next_at: datetime | None
+    steps: list[Step]
+
+
+def ramp(here: Standing, policy: CircuitPolicy) -> Ramp | None:
+    """The ramp that runs at this moment; None without one."""
+    held, now = here.core.round, clock.seconds(here.now)
+    if held is None or held.ramp_started_at is None or not policy.ramp:
+        return None
+    share = breaker.admitted_share(here.core, policy, now)
+    return Ramp(
+        share=share,
+        next_share=next((each for each in policy.ramp if each > share), None),
+        next_at=clock.instant(breaker.next_share_at(here.core, policy, now)),
+        steps=[
+            Step(
+                share=each,
+                begins_at=clock.instant(held.ramp_started_at + place * policy.ramp_step_s),
+                when="now" if each == share else "past" if each < share else "later",
+            )
+            for place, each in enumerate(policy.ramp)
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """The runs that may test, and the one that does."""
+
+    most: int
+    candidates: list[Candidate]
+    holder: Candidate | None
+
+
+def permits(here: Standing, policy: CircuitPolicy, *, probed: bool) -> Permits | None:
+    """Who tests a circuit out of service by a call of its own; None where that is not how it is tested."""
+    if here.core.state is State.CLOSED or not breaker.by_permit(policy, probed=probed):
+        return None
+    waiting = Q(generation=here.core.generation, expires_at__gt=here.now)
+    testing = Q(round__generation=here.core.generation, round__finished_at=None)
+    rows = list(here.row.candidates.filter(waiting | testing).select_related("agent", "round"))
+    holder = next((each for each in rows if each.round_id is not None), None)
+    return Permits(policy.permit_candidates, [each for each in rows if each is not holder], holder)
