@@ -8,6 +8,7 @@ from dataclasses import Field
 from typing import Any
 
 from django import forms
+from recloser.core.places import AskFrom
 
 from controlplane import probe_spec
 from controlplane.models import Probe
@@ -32,7 +33,12 @@ SHOWS = (
 )
 """Fields that say what a good answer shows; the others say what is asked."""
 SMALL = ("number", "choice")
-LAST = ("operation", "time_limit_s", "enabled")
+LAST = ("operation", "time_limit_s", "enabled", "ask_from")
+ASKED_FROM = (
+    (AskFrom.CONTROL_PLANE.value, "the control plane"),
+    (AskFrom.AGENTS.value, "agents"),
+    (AskFrom.BOTH.value, "both"),
+)
 
 
 class ProbeForm(forms.Form):
@@ -41,6 +47,14 @@ class ProbeForm(forms.Form):
     operation = forms.CharField(
         max_length=200,
         help_text="The tool, or the part of one, that this exercises: it closes that operation's outage only.",
+    )
+    ask_from = forms.ChoiceField(
+        choices=ASKED_FROM,
+        initial=AskFrom.CONTROL_PLANE.value,
+        label="Asked from",
+        required=False,
+        help_text="Agent processes ask for what only they can reach: those whose code lists this host in "
+        "Client(probe_hosts=[…]). They send plain HTTP GET or HEAD and TCP probes, and never get a secret.",
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
 
@@ -166,7 +180,7 @@ def form_for(data: Any, stored: Probe | None, operation: str, kind: str = "") ->
     """The form of a dependency's probe, filled with what is stored if that is of this kind."""
     chosen = kind if kind in probe_spec.KINDS else stored.kind if stored else probe_spec.DEFAULT
     if stored is None or stored.kind != chosen:
-        initial = {"operation": stored.operation if stored else operation}
+        initial: dict[str, Any] = {"operation": stored.operation if stored else operation}
         return ProbeForm(data, kind=probe_spec.KINDS[chosen], stored={}, secret_names=[], initial=initial)
     shown = probes.shown(stored)
     names = sorted(shown["secret_headers"] | shown["secret_values"])
@@ -236,6 +250,7 @@ def _initial(probe: Probe) -> dict[str, Any]:
         "path": condition.get("path", ""),
         "value": value if plain else json.dumps(value) if condition else "",
         "operation": probe.operation,
+        "ask_from": probe.ask_from,
         "enabled": probe.enabled,
     }
 

@@ -156,7 +156,11 @@ def of_environment(environment: Environment) -> QuerySet[Circuit]:
     """All circuits of one environment, with their dependencies and tools."""
     tools = Prefetch("dependency__tools", Tool.objects.order_by("name"))
     rows = Circuit.objects.filter(environment=environment)
-    return rows.select_related("dependency", "fault_worker").prefetch_related(tools).order_by("dependency__slug")
+    return (
+        rows.select_related("dependency__vendor_status", "fault_worker")
+        .prefetch_related(tools)
+        .order_by("dependency__slug")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +341,7 @@ def page(*, row: Circuit, delivery: Delivery, window_s: float, now: datetime) ->
         standing=here,
         trip=latest_trips([dependency.pk]).get(dependency.pk),
         timeline=list(row.transitions.all()[:TIMELINE]),
-        rounds=list(row.rounds.all()[:ROUNDS]),
+        rounds=list(row.rounds.prefetch_related("votes")[:ROUNDS]),
         probe=Probe.objects.filter(dependency=dependency).first(),
         window_s=window_s,
         calls=recent_calls([dependency.pk], window).get(dependency.pk, Calls()),

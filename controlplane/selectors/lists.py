@@ -81,7 +81,7 @@ def revisions() -> QuerySet[PolicyRevision]:
 
 def rounds() -> QuerySet[ProbeRound]:
     """Probe rounds."""
-    return ProbeRound.objects.select_related("circuit__dependency")
+    return ProbeRound.objects.select_related("circuit__dependency").prefetch_related("votes")
 
 
 def probe_tests() -> QuerySet[ProbeTest]:

@@ -67,6 +67,7 @@ def _saved(request: HttpRequest, here: Environment, row: Dependency, form: Probe
             dependency=row,
             operation=form.cleaned_data["operation"],
             enabled=form.cleaned_data["enabled"],
+            ask_from=form.cleaned_data["ask_from"] or None,
             **_asked(request, form),
         )
     except Refused as refused:

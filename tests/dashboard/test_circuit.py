@@ -105,7 +105,7 @@ def test_the_number_of_queries_does_not_grow_with_the_history(cast, outage, as_,
         worker = factories.worker(cast.research_key, f"pod-{number + 10}")
         stage.observed(worker, cast.tools["web_search"], NOON - timedelta(seconds=80), timeout=1)
 
-    with django_assert_num_queries(24):
+    with django_assert_num_queries(25):
         page(client)
 
 

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-
 from recloser.core.types import Verdict
 
 from controlplane import clock

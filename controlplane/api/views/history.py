@@ -13,7 +13,7 @@ from controlplane.api import filters
 from controlplane.api.base import Many, One
 from controlplane.api.contract import writes
 from controlplane.api.fields import Said, Text
-from controlplane.models import Outage, ProbeRound, Transition, Trip
+from controlplane.models import Outage, ProbeRound, ProbeVote, Transition, Trip
 from controlplane.permissions import OPERATE
 from controlplane.selectors import lists, named
 from controlplane.services import trips
@@ -185,16 +185,26 @@ class OneOutage(One):
     by = {"pk": "outage"}
 
 
+class ProbeVoteOut(serializers.ModelSerializer[ProbeVote]):
+    """One place's part in a round that several places decide."""
+
+    class Meta:
+        model = ProbeVote
+        fields = ("place", "by_agent", "taken_at", "voted_at", "verdict", "answered")
+
+
 class ProbeRoundOut(serializers.ModelSerializer[ProbeRound]):
     """One round of a half-open circuit: what was asked, what came back, what it said."""
 
     dependency = serializers.CharField(source="circuit.dependency.slug")
+    votes = ProbeVoteOut(many=True, read_only=True, help_text="Empty where one Celery worker decides alone.")
 
     class Meta:
         model = ProbeRound
         fields = (
             "id", "dependency", "generation", "operation", "requested_by", "due_at", "granted_at", "lease_expires_at",
             "dispatched_at", "connected_at", "finished_at", "verdict", "applied", "asked", "answered",
+            "places_wanted", "quorum", "votes",
         )  # fmt: skip
 
 

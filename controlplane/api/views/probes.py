@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
+from recloser.core.places import AskFrom
 from rest_framework import serializers
 
 from controlplane import clock, probe_spec
@@ -38,6 +39,7 @@ class ProbeOut(serializers.Serializer[Any]):
     secret_headers = serializers.DictField(child=serializers.CharField(), help_text="Masked.")
     secret_values = serializers.DictField(child=serializers.CharField(), help_text="Masked.")
     enabled = serializers.BooleanField()
+    ask_from = serializers.ChoiceField(choices=[each.value for each in AskFrom])
     updated_at = serializers.DateTimeField()
     updated_by = serializers.CharField()
 
@@ -51,6 +53,11 @@ class ProbeSet(Said):
     secret_headers = Object(required=False, help_text="For kinds that speak HTTP, and gRPC's metadata.")
     secret_values = Object(required=False, help_text="For kinds that name what they take: password, api_key.")
     enabled = Flag(default=True)
+    ask_from = Choice(
+        choices=[each.value for each in AskFrom],
+        required=False,
+        help_text="Where it is asked from; agents get plain HTTP and TCP probes without secrets. Left out: as it was.",
+    )
 
 
 class ProbeTry(Said):
