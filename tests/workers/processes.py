@@ -81,6 +81,10 @@ class Processes:
         """A Celery worker that takes tasks."""
         return self._lives(self._at(WORKER, 0))
 
+    def vantage(self, name: str) -> Process:
+        """A Celery worker that stands at this place."""
+        return self._lives(self._at(("env", f"RECLOSER_VANTAGE={name}", *WORKER), 0))
+
     def both(self) -> tuple[Process, Process]:
         """A scheduler that leads and hands its work to a Celery worker."""
         worker, scheduler = self._at(WORKER, 0), self._at(SCHEDULER, 0)

@@ -13,6 +13,7 @@ from django.db import connection
 
 from controlplane import clock
 from controlplane.models import AlertDelivery, Transition
+from controlplane.selectors import places
 from controlplane.services import alerts
 from tests.servers import servers
 from tests.workers.processes import Processes, until
@@ -90,6 +91,26 @@ def test_probed_by_celery_until_it_closes_and_people_are_told_once(stage, proces
     assert worker.said.count("probed") >= 3
     last = stage.rounds[-1]
     assert last.due_at <= last.granted_at <= last.dispatched_at <= last.connected_at <= last.finished_at
+
+
+def test_two_places_vote_on_one_round_and_one_of_them_may_be_killed(stage, processes, vendor):
+    stage.policy(vantage_points=2, vantage_quorum=2, probe_timeout_s=4.0)
+    stage.probe(f"{vendor.url}/ok")
+    processes.both()
+    far = processes.vantage("eu")
+    until(lambda: places.vantages(clock.now()) == ["here", "eu"], what="both places are known")
+    stage.open()
+    until(lambda: stage.closed, what="both have found it good")
+    assert {each.place: each.verdict for each in stage.rounds[-1].votes.all()} == {"here": "good", "eu": "good"}
+    assert far.said.count("voted") == 1
+    assert "probed" not in far.said
+
+    far.kill()
+    until(lambda: places.vantages(clock.now()) == ["here"], what="its silence is noticed")
+    stage.open()
+    until(lambda: stage.closed, what="what is left decides")
+    last = stage.rounds[-1]
+    assert (last.places_wanted, last.quorum, [each.place for each in last.votes.all()]) == (2, 1, ["here"])
 
 
 def test_a_leader_that_loses_its_database_connection_takes_up_again(stage, processes, vendor):
