@@ -17,8 +17,10 @@ from dashboard.views import (
     runs,
     session,
     settings,
+    styleguide,
     tools,
     trips,
+    vendor,
 )
 
 register_converter(NameConverter, "name")
@@ -34,6 +36,7 @@ _PERSON = "settings/people/<int:pk>"
 urlpatterns = [
     path("", board.board, name="board"),
     path("find/", finding.find, name="find"),
+    path("styleguide/", styleguide.styleguide, name="styleguide"),
     path("shortcuts/", finding.shortcuts, name="shortcuts"),
     path("sign-in/", session.SignIn.as_view(), name="sign-in"),
     path("sign-out/", session.SignOut.as_view(), name="sign-out"),
@@ -42,6 +45,7 @@ urlpatterns = [
     path(f"{_CIRCUIT}/probe/", probe.probe, name="probe"),
     path(f"{_CIRCUIT}/probe/remove/", probe.remove_probe, name="remove-probe"),
     path(f"{_CIRCUIT}/probe/tests/<uuid:test_id>/", probe.probe_test, name="probe-test"),
+    path(f"{_CIRCUIT}/vendor-status/", vendor.edit, name="vendor-status"),
     path(f"{_CIRCUIT}/<slug:action>/", actions.action, name="action"),
     path("trips.csv", exports.export_trips, name="export-trips"),
     path("runs.csv", exports.export_runs, name="export-runs"),

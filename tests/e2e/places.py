@@ -39,6 +39,12 @@ def pages(cast: Cast) -> dict[str, str]:
         "settings": "/settings/?environment=prod",
         "people": "/settings/people/?environment=prod",
         "audit": "/settings/audit/?environment=prod",
+        "layers": "/policies/prod/",
+        "layer-policy": "/policies/prod/environment/run/",
+        "find": "/find/?environment=prod&q=search",
+        "shortcuts": "/shortcuts/",
+        "styleguide": "/styleguide/",
+        "note": "/circuits/prod/search-api/note/",
         "missing": "/circuits/prod/serch-api/",
     }
     return found

@@ -63,3 +63,21 @@ def test_a_sheet_and_the_sign_in_are_accessible(server, cast, opened, sign_in):
 
     assert signing_in == []
     assert tab.evaluate(CHECK, ALL) == []
+
+
+def test_the_palette_and_the_sheet_of_keys_are_accessible(server, cast, opened, sign_in):
+    story.bad_night(cast, clock.now())
+    context = opened(bypass_csp=True, reduced_motion="reduce")
+    context.add_init_script(path=AXE)
+    tab = sign_in("otto", path="/?environment=prod", on=context.new_page())
+    tab.keyboard.press("/")
+    tab.keyboard.type("search")
+    tab.get_by_role("dialog").get_by_role("link").first.wait_for()
+    found = tab.evaluate(CHECK, ALL)
+    tab.emulate_media(color_scheme="dark")
+    dark = tab.evaluate(CHECK, CONTRAST)
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("?")
+    tab.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
+
+    assert (found, dark, tab.evaluate(CHECK, ALL)) == ([], [], [])

@@ -61,6 +61,7 @@ def test_pictures_of_a_bad_night(shoot, cast):
     for name, path in places.pages(cast).items():
         shoot(name, path)
     shoot("sheet", "/?environment=prod", click="Hold open")
+    shoot("palette", "/?environment=prod", click="Find")
 
 
 def test_pictures_of_a_quiet_day(shoot, cast):
