@@ -40,7 +40,7 @@ def main() -> None:
     try:
         fleet = _fleet(vendor, max(arguments.at_once, arguments.jittered))
         children += [subprocess.Popen(command) for command in (WORKER, SCHEDULER)]
-        _until_both_work()
+        until_both_work()
         cases = {
             f"{arguments.at_once} at once": (arguments.at_once, 0.0),
             f"{arguments.jittered} over {arguments.over:g} s": (arguments.jittered, arguments.over),
@@ -86,7 +86,8 @@ def _fleet(vendor: Vendor, count: int) -> stage.Fleet:
     return fleet
 
 
-def _until_both_work() -> None:
+def until_both_work() -> None:
+    """Until the scheduler leads and a Celery worker listens."""
     from controlplane.models import ProcessBeat
 
     deadline = time.monotonic() + 60

@@ -19,6 +19,7 @@ from controlplane.api.views import (
     reviews,
     runs,
     tools,
+    vendor_status,
 )
 from controlplane.names import NameConverter
 
@@ -47,6 +48,7 @@ _environment: list[URLPattern | URLResolver] = [
     path(f"{_DEPENDENCY}/probe", probes.OneProbe.as_view()),
     path(f"{_DEPENDENCY}/probe/tests", probes.TryProbe.as_view()),
     path(f"{_DEPENDENCY}/probe/tests/<uuid:test>", probes.OneProbeTest.as_view()),
+    path(f"{_DEPENDENCY}/vendor-status", vendor_status.OneVendorStatus.as_view()),
     path("tools", tools.Tools.as_view()),
     path("tools/<segment:tool>", tools.OneTool.as_view()),
     path("circuits", circuits.Circuits.as_view()),

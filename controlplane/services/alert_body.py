@@ -10,7 +10,18 @@ from django.urls import NoReverseMatch, reverse
 from recloser.core.types import Cause, DegradedBehaviour
 
 from controlplane.delivery import resolve
-from controlplane.models import AlertCause, Circuit, Dependency, Outage, ProbeRound, Tool, Transition, Trip, Worker
+from controlplane.models import (
+    AlertCause,
+    Circuit,
+    Dependency,
+    Outage,
+    ProbeRound,
+    Tool,
+    Transition,
+    Trip,
+    VendorStatus,
+    Worker,
+)
 from controlplane.selectors import circuits
 
 OPENED, LOCKED_OUT, CLOSED = "opened", "locked_out", "closed"
@@ -30,6 +41,7 @@ def compose(
         "tools": [_tool(tool) for tool in dependency.tools.order_by("name")],
         "last_probe": _probe(circuits.latest_rounds([circuit.pk]).get(circuit.pk)),
         "next_probe_at": _iso(circuit.due_at) if event != CLOSED else None,
+        "vendor_status": _vendor(VendorStatus.objects.filter(dependency=dependency).first()),
     }
     return body | {"text": _text(body)}
 
@@ -228,6 +240,20 @@ def _probe(round_: ProbeRound | None) -> dict[str, Any] | None:
     }
 
 
+def _vendor(status: VendorStatus | None) -> dict[str, Any] | None:
+    """What the vendor's own page said when it was last read: context, never evidence."""
+    if status is None:
+        return None
+    return {
+        "level": status.level or None,
+        "said": status.said,
+        "said_at": _iso(status.said_at),
+        "read_at": _iso(status.read_at),
+        "unread_since": _iso(status.failing_since),
+        "link": status.link or None,
+    }
+
+
 def _title(event: str, dependency: Dependency) -> str:
     name = _place(dependency)
     if event == LOCKED_OUT:
@@ -252,11 +278,20 @@ def _text(body: Mapping[str, Any]) -> str:
         f"Tools and what agents do instead: {tools or 'none known'}",
         f"Last probe: {_last_probe(body['last_probe'])}",
         f"Next probe: {body['next_probe_at']}" if body["next_probe_at"] else "",
+        f"Vendor's status page (context only): {_vendor_says(body['vendor_status'])}" if body["vendor_status"] else "",
         f"Owner: {body['owner']}" if body["owner"] else "",
         "",
         body["url"],
     ]
     return "\n".join(lines)
+
+
+def _vendor_says(vendor: Mapping[str, Any]) -> str:
+    """In one line, with its age."""
+    said = f'{vendor["level"]}, "{vendor["said"]}", read {vendor["read_at"]}' if vendor["read_at"] else "never read"
+    unread = f"; could not be read since {vendor['unread_since']}" if vendor["unread_since"] else ""
+    link = f" {vendor['link']}" if vendor["link"] else ""
+    return f"{said}{unread}{link}"
 
 
 def _who(hit: Mapping[str, Any]) -> str:

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from controlplane.models import AuditEntry, Circuit, Transition, VendorStatus
-from controlplane.services import vendor_status
+from controlplane.models import AuditEntry, Circuit, Outage, Transition, VendorStatus
+from controlplane.services import alert_body, vendor_status
 from controlplane.services.errors import Refused
 from tests.factories import NOON
 from tests.workers.stage import staged
@@ -219,3 +219,21 @@ def test_another_page_begins_unread_and_is_on_record(stage, read, vendor):
     vendor_status.remove_status(dependency=stage.search, actor="ada")
     told = AuditEntry.objects.filter(action__contains="vendor_status").order_by("id").values_list("action", flat=True)
     assert list(told) == ["set_vendor_status", "set_vendor_status", "remove_vendor_status"]
+
+
+def test_an_alert_says_it_as_context(stage, read):
+    read(reply(200, json.dumps(SUMMARY)))
+    outage = Outage.objects.create(circuit=stage.circuit, started_at=NOON, cause="failure_rate")
+    body = alert_body.compose(event="opened", circuit=stage.circuit, outage=outage, transition=None, now=NOON)
+
+    assert body["vendor_status"]["level"] == "outage"
+    assert body["vendor_status"]["read_at"] is not None
+    assert 'Vendor\'s status page (context only): outage, "Partial System Outage (Slow answers)"' in body["text"]
+
+
+def test_without_a_page_an_alert_says_nothing_of_it(stage):
+    outage = Outage.objects.create(circuit=stage.circuit, started_at=NOON, cause="failure_rate")
+    body = alert_body.compose(event="opened", circuit=stage.circuit, outage=outage, transition=None, now=NOON)
+
+    assert body["vendor_status"] is None
+    assert "endor" not in body["text"]
