@@ -98,7 +98,7 @@ def claim(
     held.refresh_from_db()
     if held.round_id is not None:
         return _again(held, run, now)
-    if held.generation != row.generation or held.expires_at <= now:
+    if held.generation != row.generation or held.expires_at <= now or _quarantined(caller, held.instance):
         return Permit(None, "the place is over")
     return _granted(held, row, run, tool, root_began_s_ago, now)
 

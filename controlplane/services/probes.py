@@ -11,13 +11,13 @@ from django.db import transaction
 from django.db.models import Q
 from recloser.core.places import AskFrom
 from recloser.core.probe import Fault
-from recloser.core.types import SideEffectClass
+from recloser.core.types import SideEffectClass, State
 
 from controlplane import probe_spec, secrets
-from controlplane.models import Dependency, Environment, Probe, ProbeRound, ProbeTest
+from controlplane.models import Circuit, Dependency, Environment, Probe, ProbeRound, ProbeTest
 from controlplane.probe_spec import BadSpec, McpSpec, Spec, agents, control
 from controlplane.probe_spec.tcp import TcpSpec
-from controlplane.services import audit, egress, spending, system
+from controlplane.services import audit, egress, spending, system, transitions
 from controlplane.services.errors import Refused
 
 KEEP_ROUNDS = timedelta(days=90)
@@ -83,6 +83,7 @@ def save_probe(
     )
     told = {"kind": wanted.KIND, "at": wanted.shown_address, "enabled": enabled, "ask_from": places.value}
     _audit(actor, "save_probe", dependency, told)
+    _tell_agents(dependency)
     system.wake_scheduler()
     return probe
 
@@ -92,6 +93,13 @@ def remove_probe(*, dependency: Dependency, actor: str) -> None:
     """From now on nothing but a permit tests this dependency."""
     if Probe.objects.filter(dependency=dependency).delete()[0]:
         _audit(actor, "remove_probe", dependency, {})
+        _tell_agents(dependency)
+
+
+def _tell_agents(dependency: Dependency) -> None:
+    """Whether a probe or a run's permit tests a circuit stands in the document for agents, while it is not closed."""
+    rows = Circuit.objects.filter(dependency=dependency).exclude(state=State.CLOSED.value)
+    transitions.announce(rows.select_for_update(no_key=True))
 
 
 def shown(probe: Probe) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from django.db import connections
 from recloser.core.types import Outcome
 
 from controlplane import clock
+from controlplane.delivery import documents
 from controlplane.models import Candidate, Circuit, ProbeRound, Transition
-from controlplane.services import circuits, permits
+from controlplane.services import circuits, permits, probes
 from controlplane.services.ingest import Caller
 from tests.controlplane.evidence.batches import observe
 
@@ -152,6 +153,13 @@ def test_whose_evidence_does_not_count_does_not_test(caller, due, cast):
     assert place(caller, due).id is None
 
 
+def test_who_is_quarantined_while_it_keeps_a_place_gets_no_leave(caller, due, cast):
+    kept, key = place(caller, due), cast.sessions[0].key
+    key.quarantined_at = clock.now()
+    key.save()
+    assert claim(caller, kept).round_id is None
+
+
 def test_force_close_while_a_permit_is_out_leaves_its_verdict_without_say(caller, due, row_of):
     permit = claim(caller, place(caller, due))
     circuits.force_close(dependency_id=due.pk, actor="ada", reason="fixed", now=clock.now())
@@ -224,3 +232,22 @@ def test_two_that_race_for_one_permit_get_one_between_them(caller, due):
     assert len(answers) == 3 and sum(answer is not None for answer in answers) == 1
     assert Circuit.objects.get(dependency=due).state == "half_open"
     assert Candidate.objects.filter(round__isnull=False).count() == 1
+
+
+def test_agents_hear_at_once_that_a_probe_tests_now_and_that_it_is_gone(due, cast):
+    def told():
+        return documents.circuits(cast.prod.pk).version, documents.circuits(cast.prod.pk).entries["search-api"][
+            "probed"
+        ]
+
+    before, probed = told()
+    assert not probed
+    probes.save_probe(
+        dependency=due, spec={"url": "https://93.184.216.34/health"}, operation="web_search", actor="petra",
+        now=clock.now(),
+    )  # fmt: skip
+    during, probed = told()
+    assert probed and during > before
+    probes.remove_probe(dependency=due, actor="petra")
+    after, probed = told()
+    assert not probed and after > during
