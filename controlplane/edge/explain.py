@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
-
 import msgspec
 
-from controlplane.edge.http import Problem, Scope, Send, answer
+from controlplane.edge.http import Problem, Scope, Send, answer, asked_once
 from controlplane.selectors import explain
 from controlplane.services.ingest import Caller
 from controlplane.threads import Threads
@@ -24,8 +22,7 @@ async def serve(threads: Threads, caller: Caller, scope: Scope, send: Send) -> N
 
 def _name(scope: Scope) -> str:
     """The one name that is asked for; Problem 422 where there is none that could be a tool's."""
-    asked = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=8).get("tool", [])
-    name = asked[0] if len(asked) == 1 else ""
+    name = asked_once(scope, "tool")
     if not name or len(name) > LONGEST_NAME or "\x00" in name:
         mend = f"ask ?tool=NAME once, with up to {LONGEST_NAME} characters"
         raise Problem(422, "bad_field", "no tool is named", mend, field="tool")

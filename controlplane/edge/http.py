@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -55,6 +56,15 @@ def too_large() -> Problem:
 def headers_of(scope: Scope) -> Headers:
     """The request's headers, names in lower case."""
     return dict(scope["headers"])
+
+
+def asked_once(scope: Scope, name: str) -> str:
+    """What the query says of this name; empty where it says nothing, or several things."""
+    try:
+        given = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=8).get(name, [])
+    except ValueError:
+        return ""
+    return given[0] if len(given) == 1 else ""
 
 
 async def body_of(receive: Receive, headers: Headers) -> bytes:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
 from uuid import UUID
 
 import msgspec
 
-from controlplane.edge.http import Headers, Problem, Scope, Send, answer
+from controlplane.edge.http import Headers, Problem, Scope, Send, answer, asked_once
 from controlplane.edge.keys import Keys
 from controlplane.selectors import why as selector
 from controlplane.threads import Threads
@@ -34,20 +33,11 @@ async def serve(threads: Threads, keys: Keys, headers: Headers, scope: Scope, se
 def _asked(scope: Scope) -> tuple[UUID, str]:
     """The run and the tool; Problem 422 where there is none that could be one."""
     try:
-        asked = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=8)
-    except ValueError:
-        asked = {}
-    try:
-        run = UUID(_one(asked, "run"))
+        run = UUID(asked_once(scope, "run"))
     except ValueError:
         raise Problem(422, "bad_field", "no run is named", "ask ?run=UUID&tool=NAME", field="run") from None
-    tool = _one(asked, "tool")
+    tool = asked_once(scope, "tool")
     if not tool or len(tool) > LONGEST_NAME or not tool.isprintable():
         mend = f"ask ?run=UUID&tool=NAME, with up to {LONGEST_NAME} characters"
         raise Problem(422, "bad_field", "no tool is named", mend, field="tool")
     return run, tool
-
-
-def _one(asked: dict[str, list[str]], name: str) -> str:
-    given = asked.get(name, [])
-    return given[0] if len(given) == 1 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from recloser.core.circuit import in_share
@@ -43,6 +44,14 @@ def opened(plane, client, **more):
 
 def verdicts(plane):
     return [body["outcome"] for body in plane.permits if body["ask"] == "finish"]
+
+
+def late(plane):
+    """Leave that comes when this event is set."""
+    event = threading.Event()
+    body = b'{"round": "0b6a1a52-7d0e-4d62-9d0c-3f0d6a1c2b11", "reason": "granted", "lease_s": 60.0}'
+    plane.script("permit", Scripted(body=body, hang_until=event))
+    return event
 
 
 def test_a_later_run_sees_the_tool_and_its_first_call_closes_the_circuit(plane):
@@ -107,11 +116,9 @@ def test_no_leave_while_the_control_plane_is_away(plane):
 def test_leave_that_comes_too_late_is_given_back(plane):
     client = plane.client()
     opened(plane, client)
-    later, late = client.run(), threading.Event()
-    body = b'{"round": "0b6a1a52-7d0e-4d62-9d0c-3f0d6a1c2b11", "reason": "granted", "lease_s": 60.0}'
-    plane.script("permit", Scripted(body=body, hang_until=late))
+    later, event = client.run(), late(plane)
     assert later.call("search", {}, works)["status"] == "unavailable"
-    late.set()
+    event.set()
     assert plane.wait(lambda: verdicts(plane) == ["cancelled"])
 
 
@@ -168,6 +175,62 @@ def test_an_async_call_waits_for_its_leave_without_holding_up_the_loop(plane):
 
     assert asyncio.run(main()) == "found"
     assert plane.wait(lambda: verdicts(plane) == ["ok"])
+
+
+def test_a_call_that_is_cancelled_while_it_waits_gives_its_leave_back_and_holds_nothing(plane):
+    client = plane.client()
+    opened(plane, client)
+    later, event = client.run(), late(plane)
+    assert shown(later)
+
+    async def main():
+        call = asyncio.create_task(later.acall("search", None, works))
+        await asyncio.sleep(0)  # it has asked, and waits
+        assert later._permits.testing("api")
+        call.cancel()
+        event.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    asyncio.run(main())
+    assert not later._permits.testing("api")
+    assert plane.wait(lambda: verdicts(plane) == ["cancelled"])
+    assert not shown(later)
+
+
+def test_an_async_call_waits_no_longer_where_all_threads_of_its_loop_are_taken(plane):
+    client = plane.client()
+    opened(plane, client)
+    later, free, answered = client.run(), threading.Event(), []
+    assert shown(later)
+
+    async def main():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        taken = asyncio.create_task(asyncio.to_thread(free.wait, 60))
+        await asyncio.sleep(0)
+        answered.append(await later.acall("search", None, works))
+        assert not taken.done(), "it waited for a thread"
+        free.set()
+        await taken
+
+    asyncio.run(main())
+    assert answered
+
+
+def test_where_no_thread_can_be_had_there_is_no_leave(plane, monkeypatch):
+    client = plane.client()
+    opened(plane, client)
+    later = client.run()
+    assert shown(later)
+
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        answer = later.call("search", {}, works)
+    assert answer["status"] == "unavailable"
+    assert not shown(later)
 
 
 def test_a_loop_that_dispatches_by_itself_tests_too(plane):

@@ -66,7 +66,10 @@ def test_a_tool_of_another_environment_is_not_known(agent, staging):
     assert answer.json()["known"] is False and answer.json()["near"] is None and "secrets" not in answer.text
 
 
-@pytest.mark.parametrize("query", ["", "?tool=", "?tool=a&tool=b", "?tool=" + "x" * 201, "?tool=a%00b"])
+MANY = "?tool=a" + "&b=c" * 8
+
+
+@pytest.mark.parametrize("query", ["", "?tool=", "?tool=a&tool=b", "?tool=" + "x" * 201, "?tool=a%00b", MANY])
 def test_a_query_that_names_no_tool_says_how_to_ask(agent, query):
     answer = agent.get(f"explain{query}")
 

@@ -109,7 +109,7 @@ class Permits:
         """Ask for the places that are to be had; `at_once`: in this thread, for a client that has no other."""
         if not self._wanted or not snapshot.circuits:
             return
-        for name, wanted_at in list(self._wanted.items()):
+        for name, wanted_at in self._wanted.copy().items():
             view = snapshot.circuits.get(name)
             if now - wanted_at > WANTED_S:
                 self._wanted.pop(name, None)
@@ -164,7 +164,8 @@ class Permits:
             if not claim.answer(leave):
                 self._finished(leave, Outcome.CANCELLED, None, None)
 
-        self._start(ask)
+        if not self._start(ask):
+            claim.answer(None)
         return claim
 
     def finish(self, leave: Leave, outcome: Outcome, retry_after_s: float | None, took_s: float) -> None:
@@ -186,7 +187,9 @@ class Permits:
         for thread in list(self._threads):
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _start(self, work: Callable[[], None]) -> None:
+    def _start(self, work: Callable[[], None]) -> bool:
+        """Begin it beside the caller; False where the process can have no further thread."""
+
         def run() -> None:
             try:
                 work()
@@ -197,11 +200,17 @@ class Permits:
 
         thread = threading.Thread(target=run, name="recloser-permit", daemon=True)
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.discard(thread)
+            log.warning("recloser: there is no thread to ask about a permit with")
+            return False
+        return True
 
 
 class RunPermits:
-    """What one run holds of permits. Its own lock is held by the caller, save in `claimed`."""
+    """What one run holds of permits. The caller holds the run's lock."""
 
     __slots__ = ("_held", "_kept", "_permits", "_root_began_at", "_testing", "_used")
 

@@ -11,13 +11,14 @@ What a run holds is in `memory`, what it tells in `telling`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from types import CoroutineType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recloser import calls, classify, given, notices
 from recloser.calls import CallTimeout
@@ -34,9 +35,6 @@ from recloser.outbox import new_id
 from recloser.permits import Claim, Leave
 from recloser.telling import Telling
 from recloser.wire import wire_id
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("recloser")
 
@@ -485,10 +483,8 @@ class Run(Telling):
         if leave is not None:
             ticket.permit = leave
             return ticket
-        if ticket.test is not None:
-            self._client.tested(*ticket.test, Reading(Outcome.CANCELLED), ticket.rule, now)
+        self._untest(wanted, now)
         with self._lock:
-            self._permits.refused(wanted.found.dependency.name)
             self._withdraw(ticket.name, wanted.found, now)
             refused = self._state.admit(ticket.name, ticket.call, ticket.step, now)
         return ticket if refused is None else self._refuse(ticket, refused, wanted.found, now)
@@ -744,7 +740,8 @@ class Run(Telling):
         try:
             asked = self._ask(name, args, idempotency_key)
             if isinstance(asked, Wanted):
-                leave = None if asked.claim is None else asked.claim.wait(asked.wait_s)
+                with self._undone_if_left(asked):
+                    leave = None if asked.claim is None else asked.claim.wait(asked.wait_s)
                 asked = self._permitted(asked, leave)
         except Exception:
             log.exception("recloser: a call could not be guarded; it is made without")
@@ -758,13 +755,34 @@ class Run(Telling):
         try:
             asked = self._ask(name, args, idempotency_key)
             if isinstance(asked, Wanted):
-                asked = self._permitted(asked, await _awaited_leave(asked))
+                with self._undone_if_left(asked):
+                    leave = None if asked.claim is None else await _awaited_leave(asked.claim, asked.wait_s)
+                asked = self._permitted(asked, leave)
         except Exception:
             log.exception("recloser: a call could not be guarded; it is made without")
             return None
         if isinstance(asked, Ticket):
             asked.began = monotonic()
         return asked
+
+    @contextlib.contextmanager
+    def _undone_if_left(self, wanted: Wanted) -> Iterator[None]:
+        """A caller that goes away while it waits makes no call: what was taken for its test is given back."""
+        try:
+            yield
+        except BaseException:
+            if wanted.claim is not None:
+                wanted.claim.abandon()
+            self._untest(wanted, time.monotonic())
+            raise
+
+    def _untest(self, wanted: Wanted, now: float) -> None:
+        """No test comes of it."""
+        ticket = wanted.ticket
+        if ticket.test is not None:
+            self._client.tested(*ticket.test, Reading(Outcome.CANCELLED), ticket.rule, now)
+        with self._lock:
+            self._permits.refused(wanted.found.dependency.name)
 
     def _raised(self, ticket: Ticket, problem: BaseException) -> dict[str, Any] | None:
         """The result that answers for an exception; None where it must go on."""
@@ -928,17 +946,14 @@ class Run(Telling):
         return notices.unknown(name, known, decisions)
 
 
-async def _awaited_leave(wanted: Wanted) -> Leave | None:
-    """The answer, if it comes in time; a caller that is cancelled meanwhile gives it back."""
-    if wanted.claim is None:
-        return None
+async def _awaited_leave(claim: Claim, seconds: float) -> Leave | None:
+    """The answer, if it comes in time, also where every thread of the loop's own is taken by other work."""
     import asyncio
 
     try:
-        return await asyncio.to_thread(wanted.claim.wait, wanted.wait_s)
-    except BaseException:
-        wanted.claim.abandon()
-        raise
+        return await asyncio.wait_for(asyncio.to_thread(claim.wait, seconds), seconds)
+    except TimeoutError:
+        return claim.give_up()
 
 
 def _late(tap: Tap, step: int | None, began: float, key: str | None) -> Ticket:
