@@ -46,7 +46,9 @@ class Unresolvable(Exception):
 
 
 async def look_up(host: str, port: int) -> list[str]:
-    """Every address of a host, as the system resolves it."""
+    """Every address of a host, as the system resolves it; an address is its own, without a thread."""
+    if (plain := _plain_address(host)) is not None:
+        return [plain]
     return await background.in_thread(lambda: _look_up(host, port))
 
 
@@ -76,6 +78,14 @@ def _look_up(host: str, port: int) -> list[str]:
     except (OSError, UnicodeError):
         raise Unresolvable from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _plain_address(host: str) -> str | None:
+    """Of a host that is written as an address in its usual form; every other form is the resolver's to read."""
+    try:
+        return None if "%" in host else str(ipaddress.ip_address(host))
+    except ValueError:
+        return None
 
 
 def _may_reach(address: Address, networks: tuple[Network, ...]) -> bool:

@@ -1,5 +1,6 @@
 """The guard of everything that goes out to an address somebody typed."""
 
+import asyncio
 import ipaddress
 
 import pytest
@@ -162,3 +163,10 @@ def test_the_tasks_way_out_is_the_one_that_is_set(settings):
     settings.EGRESS_PROXY = "https://ann:pass@proxy.example.com"
 
     assert (way_out(()).proxy.host, way_out(()).proxy.port, way_out(()).proxy.tls) == ("proxy.example.com", 443, True)
+
+
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1"), ("2001:DB8::1", "2001:db8::1")])
+def test_a_plain_address_needs_no_look_up(monkeypatch, host, address):
+    monkeypatch.setattr(egress.background, "in_thread", lambda work: pytest.fail("a thread was started"))
+
+    assert asyncio.run(egress.look_up(host, 443)) == [address]
