@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
 from recloser.core import circuit as breaker
 from recloser.core.policy import CircuitPolicy
 from recloser.core.types import State
@@ -67,10 +66,12 @@ class Permits:
 
 def permits(here: Standing, policy: CircuitPolicy, *, probed: bool) -> Permits | None:
     """Who tests a circuit out of service by a call of its own; None where that is not how it is tested."""
-    if here.core.state is State.CLOSED or not breaker.by_permit(policy, probed=probed):
+    if here.core.state is State.CLOSED or breaker.is_ramping(here.core):
         return None
-    waiting = Q(generation=here.core.generation, expires_at__gt=here.now)
-    testing = Q(round__generation=here.core.generation, round__finished_at=None)
-    rows = list(here.row.candidates.filter(waiting | testing).select_related("agent", "round"))
-    holder = next((each for each in rows if each.round_id is not None), None)
-    return Permits(policy.permit_candidates, [each for each in rows if each is not holder], holder)
+    if not breaker.by_permit(policy, probed=probed):
+        return None
+    known = here.row.candidates.select_related("agent", "round")
+    holder = known.filter(round__generation=here.core.generation, round__finished_at=None).first()
+    generation = here.core.generation if holder is None else holder.generation
+    others = known.filter(generation=generation, expires_at__gt=here.now, round=None)
+    return Permits(policy.permit_candidates, list(others), holder)
