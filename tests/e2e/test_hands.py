@@ -155,3 +155,32 @@ def test_acknowledge_write_a_note_and_hand_it_back(server, night, page, sign_in)
     expect(page.get_by_role("button", name="Acknowledge", exact=True)).to_be_visible()
     page.get_by_role("link", name="Acknowledge instead").click()
     expect(page.get_by_role("dialog")).to_contain_text("Everyone sees that you are on it")
+
+
+def test_an_id_is_copied_by_keys(server, night, opened, sign_in):
+    run = story.brief(night)
+    context = opened()
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server)
+    tab = sign_in("otto", on=context.new_page(), path="/runs/?environment=prod")
+    row = tab.locator(f"#run-{run.pk}")
+    row.get_by_role("button", name="Copy the id of this run").focus()
+
+    tab.keyboard.press("Enter")
+
+    expect(row.get_by_role("button", name="Copied")).to_be_focused()
+    assert tab.evaluate("navigator.clipboard.readText()") == str(run.pk)
+
+
+def test_trips_are_ordered_by_a_click_and_exported(server, night, page, sign_in):
+    sign_in("ann", path="/trips/?environment=prod")
+    page.get_by_role("columnheader", name="Scope").get_by_role("link").click()
+    expect(page.get_by_role("columnheader", name="Scope")).to_have_attribute("aria-sort", "descending")
+    page.wait_for_url(re.compile("order=-scope"))
+
+    with page.expect_download() as given:
+        page.get_by_role("link", name="Export CSV").click()
+
+    text = given.value.path().read_text()
+    assert given.value.suggested_filename == "trips-prod.csv"
+    scopes = [line.split(",")[2] for line in text.splitlines()[1:]]
+    assert scopes and scopes == sorted(scopes, reverse=True)

@@ -70,11 +70,38 @@ document.addEventListener("click", (event) => {
   if (copying) copy(copying);
 });
 
+// Without a secure connection there is no clipboard for scripts, but what is selected can be copied all the same.
+function copySelected(text) {
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.className = "visually-hidden";
+  (document.querySelector("dialog[open]") ?? document.body).append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  return done;
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copySelected(text);
+  }
+}
+
 async function copy(button) {
-  await navigator.clipboard?.writeText(button.dataset.copy);
+  if (!(await copied(button.dataset.copy))) return note(`The browser does not let pages copy. It is: ${button.dataset.copy}`);
+  button.focus();
   const label = button.getAttribute("aria-label");
   button.setAttribute("aria-label", "Copied");
-  setTimeout(() => (label ? button.setAttribute("aria-label", label) : button.removeAttribute("aria-label")), 2000);
+  button.dataset.copied = "";
+  setTimeout(() => {
+    delete button.dataset.copied;
+    if (label) button.setAttribute("aria-label", label);
+    else button.removeAttribute("aria-label");
+  }, 2000);
 }
 
 for (const menu of document.querySelectorAll("details.switch")) {
