@@ -252,6 +252,8 @@ def save_channel(
     fresh = channel is None or channel.kind != kind
     _check_target(kind, target)
     _check_secret(kind, secret, fresh)
+    if channel is not None and secret is None and kind == Kind.PAGERDUTY and not fresh:
+        _demand_same_target(channel, target)
     if not name.strip():
         raise Refused("bad_field", "the name is missing", "name the people who read this channel", "name")
     made = randomness.token_urlsafe(32) if fresh and kind == Kind.WEBHOOK and secret is None else None
@@ -305,6 +307,13 @@ def _check_secret(kind: str, secret: str | None, fresh: bool) -> None:
         raise Refused(
             "bad_field", "this is no integration key", "copy the key of an Events API v2 integration", "secret"
         )
+
+
+def _demand_same_target(channel: AlertChannel, target: str) -> None:
+    """A key that is sent along lets in whoever receives it."""
+    if target != channel.target:
+        mend = "enter the integration key anew: a stored one is never sent to another address"
+        raise Refused("secrets_needed", "the address has changed", mend, "secret")
 
 
 def _check_web_address(address: str, field: str) -> None:

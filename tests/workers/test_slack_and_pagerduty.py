@@ -188,3 +188,19 @@ def test_a_channel_that_cannot_work_is_refused_at_its_field(stage, kind, target,
         )
     assert refusal.value.field == field and refusal.value.mend
     assert not AlertChannel.objects.exists()
+
+
+def test_a_stored_key_is_never_sent_to_another_address(stage, receiver):
+    channel, _ = pagerduty(stage, receiver)
+    asked = {"channel": channel, "environment": stage.prod, "kind": "pagerduty", "actor": "ada", "now": NOON}
+
+    with pytest.raises(Refused) as refused:
+        alerts.save_channel(**asked, name="duty", target=f"{receiver.hook}/elsewhere")
+    assert (refused.value.code, refused.value.field) == ("secrets_needed", "secret")
+    channel.refresh_from_db()
+    assert channel.target == receiver.hook
+
+    renamed, _ = alerts.save_channel(**asked, name="night duty", target=receiver.hook)
+    assert renamed.name == "night duty"
+    moved, _ = alerts.save_channel(**asked, name="duty", target=f"{receiver.hook}/elsewhere", secret=KEY)
+    assert moved.target.endswith("/elsewhere")
