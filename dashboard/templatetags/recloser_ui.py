@@ -195,12 +195,6 @@ def word(value: Any, table: str) -> str:
     return known.get(str(value), str(value).replace("_", " "))
 
 
-@register.simple_tag
-def cause_of(trip: Trip, policy: CircuitPolicy) -> str:
-    """The cause of a trip, as a sentence."""
-    return words.sentence(words.cause(trip, policy))
-
-
 @register.filter
 def trip_line(trip: Trip) -> str:
     """The cause of a trip, where no policy is at hand."""

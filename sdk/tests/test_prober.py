@@ -173,6 +173,18 @@ def test_one_at_a_time_and_not_willing_meanwhile(server):
     assert [one["id"] for one in prober.untold] == ["6f0c"]
 
 
+def test_where_no_thread_can_be_had_the_next_offer_is_still_welcome(server, monkeypatch):
+    prober = Prober([server.place])
+
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        prober.take([offered(server)], lambda: None)
+    assert prober.willing and prober.untold == []
+
+
 @pytest.mark.parametrize(
     "bad", ["crm.internal:443", ["crm.internal"], ["http://crm:80"], ["crm:0"], ["crm:99999"], [""]]
 )

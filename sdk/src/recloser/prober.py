@@ -148,7 +148,7 @@ class Prober:
                 self.problem = str(unfit)
                 continue
             if self._may_begin(offer):
-                threading.Thread(target=self._ask, args=(offer, done), name="recloser-probe", daemon=True).start()
+                self._begin(offer, done)
                 return
 
     def _may_begin(self, offer: Offer) -> bool:
@@ -160,6 +160,13 @@ class Prober:
             while len(self._begun) > KEPT_IDS:
                 self._begun.pop(next(iter(self._begun)))
             return True
+
+    def _begin(self, offer: Offer, done: Any) -> None:
+        """On its own thread; where the process can have no further one, the lease runs out."""
+        try:
+            threading.Thread(target=self._ask, args=(offer, done), name="recloser-probe", daemon=True).start()
+        except RuntimeError:
+            self._busy, self.problem = False, "there is no thread to probe with"
 
     def _ask(self, offer: Offer, done: Any) -> None:
         from recloser.probing import asked  # what has a socket is loaded by those who use it
