@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from controlplane.probe_spec.conditions import BodyCondition, body_field
 from controlplane.probe_spec.fields import Spec, choice, host, read_text, refuse, said, text, whole
 
-_LITERALS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(\$[A-Za-z_]*\$).*?\1|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_LITERALS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(\$[A-Za-z_]*\$).*?\1|--[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _READS = re.compile(r"\s*(select|values|with|table)\b", re.IGNORECASE)
 _WRITES = re.compile(
     r"\b(insert|update|delete|merge|into|copy|call|do|create|drop|alter|truncate|grant|lock|listen|notify|set|vacuum)\b",
@@ -16,7 +16,8 @@ _WRITES = re.compile(
 )
 _ACTS = re.compile(
     r"\b(pg_(?!is_in_recovery\b|postmaster_start_time\b|database_size\b|last_wal_replay_lsn\b|typeof\b)\w+"
-    r"|lo_\w+|dblink\w*|set_config|nextval|setval|query_to_xml\w*|currval|txid_current)\s*\(",
+    r"|lo_\w+|dblink\w*|set_config|nextval|setval|query_to_xml\w*|currval|txid_current|ts_stat"
+    r"|ts_rewrite)\s*\(",
     re.IGNORECASE,
 )
 _MEND = "give one SELECT without semicolon, such as SELECT count(*) FROM orders WHERE now() - made_at < '1 hour'"
@@ -27,10 +28,12 @@ def statement(value: Any, where: str) -> str:
     given = read_text(value, where, 4000, 1).strip()
     if "\\" in given or any(_prefixed(given, each.start()) for each in _LITERALS.finditer(given)):
         refuse(where, "escapes are not understood here", "write plain literals")
-    bare = _LITERALS.sub(" '' ", given)
+    if any(_nested(each[0]) for each in _LITERALS.finditer(given)):
+        refuse(where, "a comment within a comment is not understood here", "leave the inner comment out")
+    bare = _LITERALS.sub(_blank, given)
     if not _READS.match(bare) or ";" in bare or any(quote in bare.replace("''", "") for quote in "'\"$"):
         refuse(where, "this is not a single statement that reads", _MEND)
-    if found := _WRITES.search(bare) or _ACTS.search(bare):
+    if found := _WRITES.search(bare) or _ACTS.search(_LITERALS.sub(_named, given)):
         refuse(where, f"{found[1].lower()} may change something, and a probe never does", _MEND)
     if not _balanced(bare):
         refuse(where, "its brackets do not match", _MEND)
@@ -40,6 +43,21 @@ def statement(value: Any, where: str) -> str:
 def _prefixed(text: str, start: int) -> bool:
     """Whether a literal begins with more than its quote, as E'' and U&'' do, which are read by other rules."""
     return text[start] in "'\"$" and start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_&$")
+
+
+def _nested(literal: str) -> bool:
+    """Whether a comment begins another: the server counts them, and would read on where we had stopped."""
+    return literal.startswith("/*") and "/*" in literal[2:]
+
+
+def _blank(found: re.Match[str]) -> str:
+    """A comment is a space to the server, so that a name and its bracket still belong together."""
+    return " " if found[0].startswith(("--", "/*")) else " '' "
+
+
+def _named(found: re.Match[str]) -> str:
+    """A name in quotes is the same name."""
+    return found[0].strip('"') if found[0].startswith('"') else _blank(found)
 
 
 def _balanced(bare: str) -> bool:

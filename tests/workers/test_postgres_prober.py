@@ -37,6 +37,7 @@ async def select(statement, limit=5.0, **more):
         "VALUES (1)",
         "TABLE probed",
         "SELECT 'a;b' AS \"x;y\", n FROM probed /* ; */",
+        'SELECT count(n) AS "delete" FROM/**/probed',
         "SELECT pg_is_in_recovery() AS replica, 1 AS n",
     ],
 )
@@ -60,6 +61,9 @@ async def test_the_first_row_is_held_against_its_condition():
         "SELECT set_config('a', 'b', false)", "SELECT 1) AS q; DELETE FROM probed; --", "SELECT 1) q, (SELECT 2",
         "SELECT E'\\'; DELETE FROM probed; --'", "SELECT $a$ $b$; DELETE $b$ $a$; DELETE", "EXPLAIN ANALYZE SELECT 1",
         "SELECT n FROM probed FOR UPDATE", "SELECT lo_unlink(1)", "SELECT \"PG_SLEEP\"; SELECT 1",
+        "SELECT \"pg_sleep\"(9)", "SELECT pg_catalog.\"pg_read_file\"('x')", "SELECT pg_sleep/**/(9)",
+        "SELECT pg_sleep--\n(9)", "SELECT 1 --\r, pg_sleep(9)", "SELECT 1 /* /* */ ' */ */, pg_sleep(9) --'",
+        "SELECT * FROM ts_stat('SELECT pg_sleep(9)')",
     ],
 )  # fmt: skip
 def test_what_does_more_than_read_is_not_even_saved(statement):
