@@ -123,6 +123,13 @@ def test_an_address_that_is_none_is_said_to_be_none(asked, capsys, url):
     assert run(capsys, "check", "--url", url)[0] == 2
 
 
+@pytest.mark.parametrize("url", ["ftp://ann:hunter22@x", "http://ann:hunter22@127.0.0.1:1", "http://ann:hunter22@[::1"])
+def test_a_password_in_the_address_is_not_printed(asked, capsys, url):
+    status, out, err = run(capsys, "check", "--url", url)
+    assert status in (2, 3) and err
+    assert "hunter22" not in out + err
+
+
 def test_a_key_with_strange_letters_is_refused_without_being_shown(asked, capsys, monkeypatch):
     monkeypatch.setenv("RECLOSER_KEY", "rcl_ключ")
     status, _, err = run(capsys, "check")

@@ -175,6 +175,15 @@ def test_a_line_that_is_no_text_or_a_file_that_is_not_there(tmp_path, capsys):
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_an_archive_whose_bytes_were_turned_says_where(tmp_path, capsys):
+    turned = bytearray(RUNS.read_bytes())
+    turned[5000:5200] = (byte ^ 0xFF for byte in turned[5000:5200])
+    broken = tmp_path / "runs.jsonl.gz"
+    broken.write_bytes(turned)
+    assert main(["replay", str(broken)]) == 2
+    assert "recloser replay" in (told := capsys.readouterr().err) and "line" in told
+
+
 def test_runs_are_read_one_at_a_time(tmp_path):
     """What comes later in the file has not been looked at yet."""
     runs = read(Path(saved(tmp_path, recorded(call()), recorded(final="fail"), "{")))

@@ -17,7 +17,7 @@ from typing import Any
 from recloser.cache import DocumentCache, default_directory
 from recloser.config_sync import Documents
 from recloser.errors import BadAddress, BadDocument, Refused, Unreachable
-from recloser.transport import Transport, decode
+from recloser.transport import Transport, decode, public_address
 from recloser.version import __version__
 
 OK = 0
@@ -82,6 +82,7 @@ class Line:
             )
         except BadAddress as problem:
             raise Trouble(UNUSABLE, str(problem), "correct RECLOSER_URL or RECLOSER_KEY") from None
+        self._shown = public_address(self.url)
 
     def get(self, path: str) -> dict[str, Any]:
         """The object at a path under `/agent/v1`."""
@@ -90,9 +91,9 @@ class Line:
         except Refused as problem:
             raise _refused(problem) from None
         except (Unreachable, ValueError) as problem:
-            raise Trouble(AWAY, f"{self.url} gives no usable answer ({problem})", _AWAY_MEND) from None
+            raise Trouble(AWAY, f"{self._shown} gives no usable answer ({problem})", _AWAY_MEND) from None
         if not isinstance(found, dict):
-            raise Trouble(AWAY, f"{self.url} is no control plane", "look whether RECLOSER_URL is its address")
+            raise Trouble(AWAY, f"{self._shown} is no control plane", "look whether RECLOSER_URL is its address")
         return found
 
     def stream_is_live(self) -> bool:
@@ -117,7 +118,7 @@ class Line:
             documents.take_circuits(self.get("/circuits"), etag=None, now=now)
         except BadDocument as problem:
             mend = "upgrade recloser here, or the control plane there"
-            raise Trouble(AWAY, f"{self.url} sends what this version cannot read ({problem})", mend) from None
+            raise Trouble(AWAY, f"{self._shown} sends what this version cannot read ({problem})", mend) from None
         return documents
 
     def saved(self) -> tuple[Documents, float] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def read(path: Path) -> Iterator[RecordedRun]:
                 number += 1
                 if line.strip():
                     yield _run(line, f"line {number}")
-    except (OSError, EOFError) as problem:
+    except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or f"line {number + 1} cannot be read"
         raise BadRuns(reason, "give a file of runs, one a line, or its .gz") from None
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -307,14 +308,19 @@ def public_address(url: str) -> str:
     return f"{'https' if tls else 'http'}://{name}{'' if port is None else f':{port}'}{base}"
 
 
+def _plain(url: str) -> str:
+    """An address that cannot be used, without what may be a password in it."""
+    return re.sub(r"//[^/]*@", "//", url)[:200]
+
+
 def _address(url: str) -> tuple[str, int | None, str, bool]:
     try:
         parts = urlsplit(url.strip())
         port = parts.port
     except ValueError as problem:
-        raise BadAddress(f"{url!r} is no address") from problem
+        raise BadAddress(f"{_plain(url)!r} is no address") from problem
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadAddress(f"{url!r} must begin with http:// or https:// and name a host")
+        raise BadAddress(f"{_plain(url)!r} must begin with http:// or https:// and name a host")
     return parts.hostname, port, parts.path.rstrip("/") + PREFIX, parts.scheme == "https"
 
 
