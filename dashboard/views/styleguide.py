@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from django import forms
 from django.conf import settings
@@ -70,7 +71,7 @@ def styleguide(request: HttpRequest) -> HttpResponse:
     context = {
         "tokens": tokens(TOKENS.read_text()),
         "kinds": KINDS,
-        "form": SampleForm({"minutes": "60", "reason": ""}),
+        "form": SampleForm({"token": str(UUID(int=0)), "minutes": "60", "reason": "", "side_effect": "read_only"}),
         "bars": [3, 5, 2, 8, 4, 9, 6, 1, 0, 2, 7, 5],
         "now": clock.now(),
     }

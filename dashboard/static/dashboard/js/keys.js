@@ -15,6 +15,11 @@ function open() {
   htmx.trigger(text, "recloser:open");
 }
 
+function shut() {
+  palette.close();
+  if (palette.contains(document.activeElement)) document.activeElement.blur(); // where nothing had the focus before
+}
+
 function help() {
   htmx.ajax("GET", document.querySelector("[data-shortcuts]").href, "#sheet-in");
 }
@@ -36,6 +41,7 @@ function choose(step) {
 
 palette?.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (event.key === "Escape") shut(); // a search field would only empty itself first
   if (!step) return;
   event.preventDefault();
   choose(step);
@@ -45,7 +51,7 @@ palette?.addEventListener("submit", (event) => {
   go();
 });
 palette?.addEventListener("click", (event) => {
-  if (event.target === palette || event.target.closest("[data-close]")) palette.close();
+  if (event.target === palette || event.target.closest("[data-close]")) shut();
 });
 palette?.addEventListener("close", () => (going = false));
 document.addEventListener("htmx:after:swap", () => going && current() && go());
