@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import json
 import logging
+import pickle
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -280,3 +282,31 @@ def test_without_a_control_plane_there_is_nobody_to_ask(local):
     with local.run() as run:
         assert "why" not in lose(run)
         assert run.finish("").block["items"][0]["why"] is None
+
+
+def test_a_sentence_that_is_added_to_what_is_delivered_discloses_the_run(plane, connect):
+    client = connect()
+    with client.run() as run:
+        run.tools([{"name": "web_search"}])
+        for _ in range(5):
+            run.step()
+            run.call("web_search", {}, failing)
+        result = run.finish("Here is the brief.")
+    assert client.flush(5)
+    first = _finished(plane, run)
+    assert (result.disclosed, first["disclosed"]) == (False, False)
+
+    shown = [result.text_with_disclosure("Here is the brief."), run.finish().text_with_disclosure("Here it is.")]
+
+    assert all(text.endswith(result.disclosure) for text in shown)
+    assert (
+        dataclasses.asdict(result)["disclosure"] == pickle.loads(pickle.dumps(result)).disclosure == result.disclosure
+    )
+    assert client.flush(5)
+    last = _finished(plane, run)
+    assert last["disclosed"] and last["revision"] == first["revision"] + 1, "told once"
+    assert (last["step_log"], last["missing"]) == (first["step_log"], first["missing"])
+
+
+def _finished(plane, run):
+    return [one for one in plane.stored("runs") if one["id"] == run.id and one["status"] == "finished"][-1]

@@ -32,6 +32,26 @@ if TYPE_CHECKING:
     from recloser.telling import Telling
 
 
+class Teller:
+    """Tells a run that its sentence was added to what is delivered; in another process it tells nobody."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Telling | None = None) -> None:
+        self._run = run
+
+    def __call__(self) -> None:
+        """The sentence was added."""
+        if self._run is not None:
+            self._run.sentence_added()
+
+    def __deepcopy__(self, memo: Any) -> Teller:
+        return self
+
+    def __reduce__(self) -> tuple[type[Teller], tuple[()]]:
+        return Teller, ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunResult:
     """How a run ended: for the caller, beside the text."""
@@ -46,10 +66,14 @@ class RunResult:
     end_cause: str | None
     closing: str | None = None
     """What a run that was ended says in the place of an answer: what was done, what could not be, who was told."""
+    teller: Teller = dataclasses.field(default=Teller(), repr=False, compare=False)
 
     def text_with_disclosure(self, text: str) -> str:
-        """The text, with the sentence added where it does not say so itself."""
-        return text if self.disclosed or not self.disclosure else f"{text.rstrip()}\n\n{self.disclosure}"
+        """The text to deliver, with the sentence added where it does not say so itself: the run counts as disclosed."""
+        if self.disclosed or not self.disclosure:
+            return text
+        self.teller()
+        return f"{text.rstrip()}\n\n{self.disclosure}"
 
 
 class Ticket:
@@ -127,6 +151,8 @@ class Memory:
         self._reported: tuple[Any, ...] | None = None
         self._reported_at = self.began_at
         self._result: RunResult | None = None
+        self._ended_at: float | None = None
+        self._said = False
         self._failure: str | None = None
         # Owned by the client's lock, written when finished calls are counted.
         self.log: deque[Line] = deque(maxlen=MAX_STEP_LINES)

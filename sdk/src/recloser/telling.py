@@ -15,7 +15,7 @@ from recloser.core.fingerprint import told
 from recloser.core.run import RunDecision
 from recloser.core.types import SUCCESSES, Delivery, Signal
 from recloser.count import Line
-from recloser.memory import Memory, RunResult, Ticket, signal_name
+from recloser.memory import Memory, RunResult, Teller, Ticket, signal_name
 from recloser.outbox import new_id
 from recloser.report import RunReport, TripReport
 from recloser.wire import text_of, wire_id
@@ -63,7 +63,19 @@ class Telling(Memory):
         )
         used = self._tools_used()
         closing = None if block.ended_by is None else f"{_done(self.steps, used)} {sentence}"
-        return RunResult(block.degraded, self._readable(block, used), sentence, said, block.ended_by, closing)
+        readable = self._readable(block, used)
+        return RunResult(block.degraded, readable, sentence, said, block.ended_by, closing, Teller(self))
+
+    def sentence_added(self) -> None:
+        """What is delivered says it after all: the report does so, too, from its next revision on."""
+        try:
+            with self._lock:
+                if self._said or self._result is None:
+                    return
+                self._said = True
+            self._report(last=True)
+        except Exception:
+            log.exception("recloser: a run that is disclosed could not be reported so")
 
     def _own_words(self, block: Degradation) -> dict[str, str]:
         """The product owner's sentences for the reader, by tool; a child's tools are spoken of in ours."""
@@ -190,7 +202,9 @@ class Telling(Memory):
         result, ended_by = self._result, self.end_cause or (f"error:{self._failure}" if self._failure else None)
         keep = block.degraded or ended_by is not None or hash(self.id) % KEPT_SHARE == 0
         status = "running" if not last else "finished" if ended_by is None else "ended"
-        disclosed_to = result.disclosed if result is not None and block.degraded else None
+        disclosed_to = result.disclosed or self._said if result is not None and block.degraded else None
+        if last and self._ended_at is None:
+            self._ended_at = now
         return RunReport(
             id=self.id,
             revision=self._revision,
@@ -198,7 +212,7 @@ class Telling(Memory):
             task_kind=self.task_kind,
             status=status,
             started_at=self.began_at,
-            ended_at=now if last else None,
+            ended_at=self._ended_at,
             steps=self.steps,
             step_limit=self._state.budget.limits.steps,
             degraded=block.degraded,
