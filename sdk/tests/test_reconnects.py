@@ -98,11 +98,16 @@ class Wire:
 class Quiet:
     """A client in which nothing happens."""
 
+    asks_for_probes = False
+
     def fold(self) -> None:
         pass
 
     def about(self) -> dict[str, Any]:
         return {"format": 1}
+
+    def attended(self, told: Any, offers: Any) -> None:
+        pass
 
     def wake_up(self) -> bool:
         return False

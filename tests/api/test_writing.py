@@ -180,6 +180,8 @@ def attempts(cast, person="ada"):
         "set_probe": (operate, {"operation": "web_search", "spec": {"url": URL}}, {**search, **match}),
         "test_probe": (operate, {}, search),
         "remove_probe": (operate, None, {**search, **match}),
+        "set_vendor_status": (operate, {"status_address": URL}, search),
+        "remove_vendor_status": (operate, None, {**search, **match}),
         "quarantine_key": (quarantine, why, key),
         "lift_key_quarantine": (quarantine, {}, key),
         "quarantine_worker": (quarantine, why, worker),
