@@ -55,6 +55,14 @@ def test_status_tells_the_agent_its_versions_and_what_is_open(asked, capsys):
     assert "search-api: open (state open, mode auto), by failure_rate" in out and "tools web_search" in out
 
 
+@pytest.mark.parametrize(("probed", "said"), [(True, "next probe in 30 s"), (False, "no probe is set up")])
+def test_status_promises_a_probe_only_where_there_is_one(asked, capsys, probed, said):
+    asked.open("search-api", probed=probed, due_in_s=30.4)
+    assert said in run(capsys, "status")[1]
+    (one,) = ran_json(capsys, "status")[1]["not_closed"]
+    assert (one["probed"], one["next_probe_in_s"] is None) == (probed, not probed)
+
+
 def test_status_as_json_has_every_circuit_that_is_not_closed(asked, capsys):
     asked.open("search-api", signal="operator", mode="forced_open")
     status, found = ran_json(capsys, "status")

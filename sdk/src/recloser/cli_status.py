@@ -105,7 +105,8 @@ def _circuit(name: str, view: CircuitView, documents: Documents, now: float) -> 
         "delivery": view.delivery.value,
         "tripped_by": "operator" if signal is None else signal.value,
         "open_for_s": None if view.opened_at is None else round(max(0.0, now - view.opened_at), 1),
-        "next_probe_in_s": None if view.due_at is None else round(max(0.0, view.due_at - now), 1),
+        "probed": view.probed,
+        "next_probe_in_s": round(max(0.0, view.due_at - now), 1) if view.probed and view.due_at is not None else None,
         "tools": sorted(tool.name for tool in tools if name in (one.name for one in tool.dependencies)),
     }
 
@@ -135,6 +136,8 @@ def _circuit_line(one: Mapping[str, Any]) -> str:
         parts.append(f"for {since(one['open_for_s'])}")
     if one["next_probe_in_s"] is not None:
         parts.append(f"next probe in {since(one['next_probe_in_s'])}")
+    elif one["effective"] == "open" and not one["probed"]:
+        parts.append("no probe is set up")
     if one["tools"]:
         parts.append("tools " + ", ".join(shown(name) for name in one["tools"][:10]))
     return ", ".join(parts)
