@@ -30,7 +30,7 @@ INNER = {
         ),
         *("delivered", "counted", "fold", "about", "after_fork", "asks_for_probes", "attended"),
     },
-    recloser.Run: {"child_ended", "report", "refused", "due", "after_fork"},
+    recloser.Run: {"child_ended", "report", "refused", "due", "after_fork", "sentence_added"},
 }
 """What the SDK's own modules call on one another. A new public name is either in the reference or here."""
 
