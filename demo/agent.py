@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recloser import Client, Run
-from recloser.run import name_of
+from recloser.given import name_of
 
 from demo.calls import ask
 from demo.cast import RecordedRun, recorded_runs, tools_array
