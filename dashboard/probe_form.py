@@ -33,7 +33,7 @@ SHOWS = (
 )
 """Fields that say what a good answer shows; the others say what is asked."""
 SMALL = ("number", "choice")
-LAST = ("operation", "time_limit_s", "enabled", "ask_from")
+LAST = ("operation", "time_limit_s", "enabled", "ask_from", "heartbeat_s")
 ASKED_FROM = (
     (AskFrom.CONTROL_PLANE.value, "the control plane"),
     (AskFrom.AGENTS.value, "agents"),
@@ -55,6 +55,12 @@ class ProbeForm(forms.Form):
         required=False,
         help_text="Agent processes ask for what only they can reach: those whose code lists this host in "
         "Client(probe_hosts=[…]). They send plain HTTP GET or HEAD and TCP probes, and never get a secret.",
+    )
+    heartbeat_s = forms.IntegerField(
+        required=False,
+        label="Heartbeat in seconds",
+        help_text="Ask at this pace while the circuit is closed, too, and warn after two failures. It never opens the "
+        "circuit. Empty: only an open circuit is probed.",
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
 
@@ -251,6 +257,7 @@ def _initial(probe: Probe) -> dict[str, Any]:
         "value": value if plain else json.dumps(value) if condition else "",
         "operation": probe.operation,
         "ask_from": probe.ask_from,
+        "heartbeat_s": probe.heartbeat_s,
         "enabled": probe.enabled,
     }
 

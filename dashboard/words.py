@@ -136,6 +136,7 @@ EVENTS: Mapping[str, str] = {
     "closed": "closed",
     "worker_fault": "worker fault",
     "quorum_short": "quorum out of reach",
+    "heartbeat_failing": "heartbeat failing",
     "untestable": "nobody can test it",
     "scheduler_silent": "scheduler silent",
     "certificate": "a certificate is about to expire",

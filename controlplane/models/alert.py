@@ -41,6 +41,7 @@ class AlertCause(models.Model):
         SCHEDULER_SILENT = "scheduler_silent"
         CERTIFICATE = "certificate"
         PROBER_SUSPECT = "prober_suspect"
+        HEARTBEAT_FAILING = "heartbeat_failing"
 
     environment = models.ForeignKey(Environment, on_delete=models.CASCADE, related_name="alert_causes")
     circuit = models.ForeignKey(Circuit, null=True, blank=True, on_delete=models.CASCADE, related_name="alert_causes")

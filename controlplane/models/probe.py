@@ -19,6 +19,13 @@ class Probe(models.Model):
     ask_from = models.CharField(
         max_length=20, default="control_plane", db_default="control_plane", help_text="control_plane, agents or both"
     )
+    heartbeat_s = models.PositiveIntegerField(
+        null=True, blank=True, help_text="how often a closed circuit is asked all the same; null: never"
+    )
+    heartbeat_due_at = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True, help_text="when the last one was answered")
+    heartbeat_bad = models.PositiveIntegerField(default=0, db_default=0, help_text="bad ones in a row")
+    heartbeat_failing_at = models.DateTimeField(null=True, blank=True, help_text="since when they are bad")
     updated_at = models.DateTimeField()
     updated_by = models.CharField(max_length=150)
     certificate_until = models.DateTimeField(
@@ -102,13 +109,14 @@ class AgentProber(models.Model):
 
 
 class ProbeTest(models.Model):
-    """One try-out from the editor, asked by a Celery worker like any probe; it never touches a circuit."""
+    """One try-out from the editor, or a heartbeat: asked by a Celery worker like any probe, and moves no circuit."""
 
     id = models.UUIDField(primary_key=True)
     dependency = models.ForeignKey(Dependency, on_delete=models.CASCADE, related_name="probe_tests")
     kind = models.CharField(max_length=20, default="http", db_default="http")
     spec = models.JSONField()
     secrets = models.TextField(blank=True, help_text="encrypted JSON, gone once the answer is there")
+    heartbeat = models.BooleanField(default=False, db_default=False)
     asked_by = models.CharField(max_length=150)
     asked_at = models.DateTimeField(db_index=True)
     claimed_at = models.DateTimeField(null=True, blank=True)

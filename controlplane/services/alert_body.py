@@ -116,6 +116,11 @@ _CAUSES = {
         "A probe met it. Once it has expired nobody gets a connection any more: have it renewed, or tell its owner. You"
         " are told 30, 14 and 3 days before.",
     ),
+    AlertCause.Kind.HEARTBEAT_FAILING: (
+        "Heartbeat failing: {place}",
+        "The circuit is closed and agents call it, but its probe has failed twice in a row. It opens by their calls"
+        " alone: look whether the dependency is going, or the probe is wrong.",
+    ),
     AlertCause.Kind.PROBER_SUSPECT: (
         "Prober suspect in {environment}",
         "Probes fail, and the control address does not answer our probers either: it is they that are cut off, not the"

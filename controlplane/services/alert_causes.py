@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Max
+from django.db.models import F, Max, Q, QuerySet
+from recloser.core.probe import HEARTBEATS_TO_WARN
 from recloser.core.types import Mode, State, Verdict
 
 from controlplane.models import AlertCause, AlertChannel, AlertDelivery, Circuit, Environment, ProbeRound
@@ -100,10 +101,23 @@ def _found(now: datetime) -> list[Found]:
         *(_of(row, Kind.QUORUM_SHORT, row.quorum_short_at or now) for row in short),
         *(_of(row, Kind.UNTESTABLE, since) for row, since in _untestable(now)),
         *(
+            _of(row, Kind.HEARTBEAT_FAILING, row.dependency.probe.heartbeat_failing_at or now)
+            for row in _failing(closed)
+        ),
+        *(
             Found(Key(environment, None, None, Kind.PROBER_SUSPECT.value), since)
             for environment, since in suspects.since_by_environment().items()
         ),
     ]
+
+
+def _failing(closed: QuerySet[Circuit]) -> QuerySet[Circuit]:
+    """Closed circuits whose heartbeats fail; what was heard before the circuit last changed is of another time."""
+    warned = Q(dependency__probe__heartbeat_bad__gte=HEARTBEATS_TO_WARN, dependency__probe__enabled=True)
+    since = Q(changed_at=None) | Q(changed_at__lt=F("dependency__probe__heartbeat_at"))
+    return closed.filter(warned, since, dependency__probe__heartbeat_s__isnull=False).select_related(
+        "dependency__probe"
+    )
 
 
 def _of(row: Circuit, kind: AlertCause.Kind, since: datetime, worker_id: int | None = None) -> Found:

@@ -11,13 +11,13 @@ from django.db import transaction
 from django.db.models import Q
 from recloser.core.places import AskFrom
 from recloser.core.probe import Fault
-from recloser.core.types import SideEffectClass, State
+from recloser.core.types import SideEffectClass, State, Verdict
 
 from controlplane import probe_spec, secrets
 from controlplane.models import Circuit, Dependency, Environment, Probe, ProbeRound, ProbeTest
 from controlplane.probe_spec import BadSpec, McpSpec, Spec, agents, control
 from controlplane.probe_spec.tcp import TcpSpec
-from controlplane.services import audit, egress, spending, system, transitions
+from controlplane.services import audit, egress, heartbeats, spending, system, transitions
 from controlplane.services.errors import Refused
 
 KEEP_ROUNDS = timedelta(days=90)
@@ -42,7 +42,7 @@ class Job:
     problem: str = ""
     fault: Fault = Fault.SPEC
     dependency_id: int | None = None
-    """Whose stored probe this is; None for a try-out."""
+    """Whose stored probe this is; None for a try-out of what an editor says."""
     control: TcpSpec | None = None
     """What to ask after a bad answer; None: nothing."""
 
@@ -61,12 +61,16 @@ def save_probe(
     secret_values: Secrets | None = None,
     enabled: bool = True,
     ask_from: str | None = None,
+    heartbeat_s: int | None = None,
 ) -> Probe:
     """Set how this dependency's recovery is tested. Without secrets the stored ones stay.
+
+    `heartbeat_s` has a closed circuit asked, too, for a warning.
 
     `secret_headers` are for the kinds that speak HTTP, `secret_values` for those that name what they take.
     """
     places = _ask_from(dependency, ask_from)
+    heartbeats.demand_pace(heartbeat_s, places)
     wanted, values = _checked(dependency, kind, spec, secret_headers, secret_values, places)
     probe, _ = Probe.objects.update_or_create(
         dependency=dependency,
@@ -77,6 +81,10 @@ def save_probe(
             "secrets": secrets.seal_values(values),
             "enabled": enabled,
             "ask_from": places.value,
+            "heartbeat_s": heartbeat_s,
+            "heartbeat_due_at": None,
+            "heartbeat_bad": 0,
+            "heartbeat_failing_at": None,
             "updated_at": now,
             "updated_by": actor,
         },
@@ -118,6 +126,7 @@ def shown(probe: Probe) -> dict[str, Any]:
         "secret_headers": masked if headers else {},
         "secret_values": {} if headers else masked,
         "enabled": probe.enabled,
+        "heartbeat_s": probe.heartbeat_s,
         "updated_at": probe.updated_at,
         "updated_by": probe.updated_by,
     }
@@ -175,12 +184,21 @@ def claim_tests(*, now: datetime, limit: int) -> list[UUID]:
 def take_tests(*, ids: Iterable[UUID | str], now: datetime) -> list[Job]:
     """The claimed try-outs that have no result yet."""
     rows = ProbeTest.objects.filter(id__in=list(ids), finished_at=None).select_related("dependency__environment")
-    return [_job(row.pk, row.dependency, row, "", TEST_LIMIT.total_seconds(), now) for row in rows]
+    return [_job_of_test(row, now) for row in rows]
+
+
+def _job_of_test(row: ProbeTest, now: datetime) -> Job:
+    job = _job(row.pk, row.dependency, row, "", TEST_LIMIT.total_seconds(), now)
+    return replace(job, dependency_id=row.dependency_id) if row.heartbeat else job
 
 
 def finish_test(*, test_id: UUID, result: Mapping[str, Any], now: datetime) -> None:
-    """Keep the result and forget the secrets."""
-    ProbeTest.objects.filter(pk=test_id, finished_at=None).update(result=dict(result), finished_at=now, secrets="")
+    """Keep the result and forget the secrets; the first answer counts."""
+    waiting = ProbeTest.objects.filter(pk=test_id, finished_at=None)
+    if not waiting.update(result=dict(result), finished_at=now, secrets=""):
+        return
+    if (test := ProbeTest.objects.filter(pk=test_id, heartbeat=True).first()) is not None:
+        heartbeats.note(test=test, verdict=Verdict(str(result["verdict"])), now=now)
 
 
 def prune_probes(*, now: datetime) -> int:

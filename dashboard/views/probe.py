@@ -68,6 +68,7 @@ def _saved(request: HttpRequest, here: Environment, row: Dependency, form: Probe
             operation=form.cleaned_data["operation"],
             enabled=form.cleaned_data["enabled"],
             ask_from=form.cleaned_data["ask_from"] or None,
+            heartbeat_s=form.cleaned_data["heartbeat_s"],
             **_asked(request, form),
         )
     except Refused as refused:

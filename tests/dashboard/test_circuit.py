@@ -112,3 +112,14 @@ def test_the_number_of_queries_does_not_grow_with_the_history(cast, outage, as_,
 @pytest.mark.parametrize("name", ["~00", "a~0Ab", "%00"])
 def test_a_name_with_control_characters_has_no_page(cast, as_, name):
     assert as_(cast.ann).get(f"/circuits/prod/{name}/").status_code == 404
+
+
+def test_a_heartbeat_that_fails_is_marked_and_one_that_does_not_is_told(cast, as_):
+    probe = stage.probe(cast.search_api, NOON)
+    probe.heartbeat_s, probe.heartbeat_at = 300, NOON
+    probe.save()
+    assert "asked every 300 s" in page(as_(cast.ann)).content.decode()
+    probe.heartbeat_bad, probe.heartbeat_failing_at = 2, NOON - timedelta(minutes=3)
+    probe.save()
+    shown = page(as_(cast.ann)).content.decode()
+    assert "heartbeat failing" in shown and "2 bad answers" in shown

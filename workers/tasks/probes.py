@@ -173,3 +173,4 @@ def _finish_tests(heard: list[Heard]) -> None:
         found = each.found
         result = {"asked": found.asked, "answered": found.answered(), "verdict": str(found.ruling().verdict)}
         probes.finish_test(test_id=each.job.id, result=result, now=clock.now())
+    certificates.note_certificates(_met(heard), now=clock.now())

@@ -40,6 +40,7 @@ class ProbeOut(serializers.Serializer[Any]):
     secret_values = serializers.DictField(child=serializers.CharField(), help_text="Masked.")
     enabled = serializers.BooleanField()
     ask_from = serializers.ChoiceField(choices=[each.value for each in AskFrom])
+    heartbeat_s = serializers.IntegerField(allow_null=True, help_text="Pace in seconds while closed; null: not asked.")
     updated_at = serializers.DateTimeField()
     updated_by = serializers.CharField()
 
@@ -58,6 +59,10 @@ class ProbeSet(Said):
         required=False,
         help_text="Where it is asked from; agents get plain HTTP and TCP probes without secrets. Left out: as it was.",
     )
+    heartbeat_s = serializers.IntegerField(
+        required=False, allow_null=True, min_value=60, max_value=86_400,
+        help_text="Ask at this pace while the circuit is closed, too, for a warning. Left out or null: never.",
+    )  # fmt: skip
 
 
 class ProbeTry(Said):

@@ -106,3 +106,14 @@ def certificate_warning(
     if not passed or (warned_at is not None and min(passed) >= warned_at):
         return None
     return min(passed)
+
+
+HEARTBEATS_TO_WARN = 2
+"""Bad heartbeats of a closed circuit, in a row, at which people are told."""
+
+
+def heartbeat_streak(bad: int, verdict: Verdict) -> int:
+    """How many heartbeats in a row were bad, with this one; what proves nothing neither extends nor ends them."""
+    if verdict is Verdict.INCONCLUSIVE:
+        return bad
+    return bad + 1 if verdict is Verdict.BAD else 0
