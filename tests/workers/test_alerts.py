@@ -9,26 +9,13 @@ from controlplane.models import AlertChannel, AlertDelivery, AuditEntry, Circuit
 from controlplane.services import alerts
 from controlplane.services import egress as egress_service
 from controlplane.services.errors import Refused
-from tests.factories import NOON, cast, dependency
-from tests.workers.receiver import STORES_THEN_HANGS, MailServer, Receiver, proves
+from tests.factories import NOON, dependency
+from tests.workers.receiver import STORES_THEN_HANGS, MailServer, proves
 from tests.workers.vendor import cut, hang, reply, reset
 from workers.notifiers import posting
 from workers.tasks.alerts import run_deliveries
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def stage():
-    made = cast()
-    egress_service.allow_network(network="127.0.0.0/8", reason="the tests' receivers", actor="ada", now=NOON)
-    return made
-
-
-@pytest.fixture
-def receiver():
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture

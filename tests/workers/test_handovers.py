@@ -8,33 +8,11 @@ import pytest
 from controlplane import clock
 from controlplane.models import AlertDelivery, Run
 from controlplane.services import alerts, handovers
-from controlplane.services import egress as egress_service
-from tests.factories import NOON, cast
-from tests.workers.receiver import Receiver, proves
+from tests.factories import NOON
+from tests.workers.receiver import proves
 from workers.tasks.alerts import run_deliveries
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def stage(frozen_clock):
-    made = cast()
-    egress_service.allow_network(network="127.0.0.0/8", reason="the tests' receivers", actor="ada", now=NOON)
-    return made
-
-
-@pytest.fixture
-def receiver():
-    with Receiver() as running:
-        yield running
-
-
-@pytest.fixture
-def secret(stage, receiver):
-    _, shown = alerts.save_channel(
-        environment=stage.prod, kind="webhook", name="pager", target=receiver.hook, actor="ada", now=NOON
-    )
-    return shown
 
 
 def look():

@@ -6,28 +6,14 @@ import pytest
 
 from controlplane.models import AlertChannel, AlertDelivery
 from controlplane.services import alerts
-from controlplane.services import egress as egress_service
 from controlplane.services.errors import Refused
-from tests.factories import NOON, cast, dependency
+from tests.factories import NOON, dependency
 from tests.workers.receiver import Receiver
 from tests.workers.test_alerts import opened, probed, tell
 from tests.workers.vendor import hang, reply
 from workers.notifiers import posting
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def stage():
-    made = cast()
-    egress_service.allow_network(network="127.0.0.0/8", reason="the tests' receivers", actor="ada", now=NOON)
-    return made
-
-
-@pytest.fixture
-def receiver():
-    with Receiver() as running:
-        yield running
 
 
 @pytest.fixture
