@@ -91,17 +91,19 @@ async function copied(text) {
   }
 }
 
+// "Copied" stands while the button has the focus, for two seconds at least; no refresh takes it away before.
 async function copy(button) {
   if (!(await copied(button.dataset.copy))) return note(`The browser does not let pages copy. It is: ${button.dataset.copy}`);
   button.focus();
+  if ("copied" in button.dataset) return;
   const label = button.getAttribute("aria-label");
-  button.setAttribute("aria-label", "Copied");
   button.dataset.copied = "";
-  setTimeout(() => {
-    delete button.dataset.copied;
-    if (label) button.setAttribute("aria-label", label);
-    else button.removeAttribute("aria-label");
-  }, 2000);
+  button.setAttribute("aria-label", "Copied");
+  const left = new Promise((done) => button.addEventListener("blur", done, { once: true }));
+  await Promise.all([left, new Promise((done) => setTimeout(done, 2000))]);
+  if (label) button.setAttribute("aria-label", label);
+  else button.removeAttribute("aria-label");
+  delete button.dataset.copied;
 }
 
 for (const menu of document.querySelectorAll("details.switch")) {
@@ -109,9 +111,14 @@ for (const menu of document.querySelectorAll("details.switch")) {
   menu.addEventListener("keydown", (event) => event.key === "Escape" && menu.removeAttribute("open"));
 }
 
-// A refresh keeps open what the reader opened.
+// A refresh keeps open what the reader opened, and what a button has just said.
+const kept = (element, name) =>
+  (name === "open" && element.localName === "details") || ("copied" in element.dataset && ["aria-label", "data-copied"].includes(name));
 htmx.registerExtension("keep-open", {
-  htmx_before_morph_attr: (element, detail) => !(detail.attrName === "open" && element.localName === "details"),
+  htmx_before_morph_attr: (element, { attrName }) => !kept(element, attrName),
 });
+
+// htmx would begin a task later, after the first key or click could have come.
+htmx.process(document.body);
 
 fadeNotes();
