@@ -15,7 +15,7 @@ from tests import factories
 from tests.dashboard import stage
 from tests.e2e import story
 
-# Keys at the moment in which the page is ready, on a machine whose next task comes late: htmx alone would not listen yet.
+# Keys at the moment in which the page is ready, where the next task comes late: htmx alone would not listen yet.
 FIRST_KEYS = """const soon = setTimeout;
 setTimeout = (act, ms = 1000, ...rest) => soon(act, ms, ...rest);
 addEventListener("DOMContentLoaded", () => {
