@@ -95,6 +95,7 @@ def is_done(locks: list[Path]) -> bool:
 
 def install(locks: list[Path]) -> None:
     """Make the environment whole; the stamp is written last, so a setup that was cut short begins again."""
+    leave_linked()
     STAMP.unlink(missing_ok=True)
     prepare_venv()
     print("recloser: installing into .venv (half a minute the first time)", flush=True)
@@ -106,6 +107,12 @@ def install(locks: list[Path]) -> None:
     run("install the packages", *uv, "sync", *where, "--no-build", "--require-hashes", *locks)
     run("install the SDK", *uv, "install", *where, "--no-deps", "--no-build-isolation", "-e", PROJECT / "sdk")
     STAMP.write_text(json.dumps({"place": place(), "locks": [digest(lock) for lock in locks]}))
+
+
+def leave_linked() -> None:
+    """Where `.venv` links to another clone's environment, that stays as it is: this clone gets its own."""
+    if VENV.is_symlink():
+        VENV.unlink()
 
 
 def prepare_venv() -> None:

@@ -71,6 +71,23 @@ def test_a_missing_or_foreign_stamp_means_a_new_setup(venv, stamp):
     assert not install.is_done(install.wanted_locks(False))
 
 
+def test_the_environment_of_another_clone_is_left_alone(tmp_path, monkeypatch):
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "stamp.json").write_text("{}")
+    monkeypatch.setattr(install, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(install, "STAMP", install.VENV / "stamp.json")
+    monkeypatch.setattr(
+        install, "run", lambda purpose, *command: (install.VENV / "bin").mkdir(parents=True, exist_ok=True)
+    )
+    install.VENV.symlink_to(others)
+
+    install.install([])
+
+    assert [each.name for each in others.iterdir()] == ["stamp.json"]
+    assert install.VENV.is_dir() and not install.VENV.is_symlink()
+
+
 def test_a_python_without_venv_is_told_which_package_to_install(venv, monkeypatch):
     monkeypatch.setattr(install.importlib.util, "find_spec", lambda name: None)
 
