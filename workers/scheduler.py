@@ -233,6 +233,7 @@ class Scheduler:
         if step_s and self.leadership.held:
             log.warning("the database clock has stepped", by_s=round(step_s, 3))
             self._try("shift circuits", lambda: circuits.shift_deadlines(by_s=step_s))
+            self._try("shift heartbeats", lambda: heartbeats.shift_deadlines(by_s=step_s))
             self._try("shift alerts", lambda: alerts.shift_deadlines(by_s=step_s))
             self._try("rein in", lambda: clock_steps.rein_in(by_s=step_s, now=clock.now()))
 

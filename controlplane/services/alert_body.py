@@ -130,7 +130,11 @@ _CAUSES = {
 }
 
 
-def compose_cause(*, event: str, cause: AlertCause, now: datetime) -> dict[str, Any]:
+OVER = "It is over."
+TOLD_ANEW = "It is not over: you are told of it anew, as more urgent."
+
+
+def compose_cause(*, event: str, cause: AlertCause, now: datetime, over: str = OVER) -> dict[str, Any]:
     """The body of a cause that is no transition, or of its end."""
     circuit, incident = cause.circuit, incident_of_cause(cause)
     dependency = circuit.dependency if circuit else None
@@ -138,14 +142,14 @@ def compose_cause(*, event: str, cause: AlertCause, now: datetime) -> dict[str, 
     named = title.format(
         worker=_worker(cause), place=_place(dependency) if dependency else "", environment=cause.environment.slug
     )
-    over = event == RESOLVED
+    ended = event == RESOLVED
     body = {
         "format": 1,
         "id": f"{incident}:{event}",
         "event": event,
         "incident": incident,
         "group": group_of(circuit) if circuit else f"environment-{cause.environment_id}",
-        "title": f"Resolved: {named[0].lower()}{named[1:]}" if over else named,
+        "title": f"Resolved: {named[0].lower()}{named[1:]}" if ended else named,
         "environment": cause.environment.slug,
         "dependency": dependency.slug if dependency else "",
         "owner": dependency.owner if dependency else "",
@@ -157,7 +161,7 @@ def compose_cause(*, event: str, cause: AlertCause, now: datetime) -> dict[str, 
         "worker": _worker(cause) or None,
         "url": link(dependency) if dependency else f"{settings.PUBLIC_URL}/?environment={cause.environment.slug}",
     }
-    return body | {"text": _cause_text(body, "It is over." if over else advice)}
+    return body | {"text": _cause_text(body, over if ended else advice)}
 
 
 def _worker(cause: AlertCause) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 from recloser.core.probe import HEARTBEATS_TO_WARN
 from recloser.core.types import Mode, State, Verdict
 
@@ -67,18 +67,11 @@ def tell_of_silence(*, since: datetime, now: datetime) -> None:
 
 
 @transaction.atomic
-def tell_once(*, circuit: Circuit, kind: AlertCause.Kind, now: datetime) -> int:
-    """Something that has no end to be told of: each time is a cause of its own."""
-    row = AlertCause.objects.create(
-        environment_id=circuit.environment_id,
-        circuit=circuit,
-        kind=kind.value,
-        began_at=now,
-        seen_at=now,
-        told_at=now,
-        ended_at=now,
-    )
-    return _deliver(row, row.kind, now)
+def tell_anew(*, circuit: Circuit, kind: AlertCause.Kind, now: datetime) -> int:
+    """The same that people were told of, and more urgent: what runs ends, another begins; how many deliveries."""
+    running = AlertCause.objects.filter(circuit=circuit, kind=kind.value, ended_at=None)
+    ended = sum(_end(row, now, alert_body.TOLD_ANEW) for row in running.select_related("environment"))
+    return ended + _tell_of(Found(Key(circuit.environment_id, circuit.pk, None, kind.value), now), now)
 
 
 def prune_causes(*, now: datetime) -> int:
@@ -104,6 +97,7 @@ def _found(now: datetime) -> list[Found]:
             _of(row, Kind.HEARTBEAT_FAILING, row.dependency.probe.heartbeat_failing_at or now)
             for row in _failing(closed)
         ),
+        *(_of(row, Kind.CERTIFICATE, now) for row in _expiring()),
         *(
             Found(Key(environment, None, None, Kind.PROBER_SUSPECT.value), since)
             for environment, since in suspects.since_by_environment().items()
@@ -118,6 +112,13 @@ def _failing(closed: QuerySet[Circuit]) -> QuerySet[Circuit]:
     return closed.filter(warned, since, dependency__probe__heartbeat_s__isnull=False).select_related(
         "dependency__probe"
     )
+
+
+def _expiring() -> QuerySet[Circuit]:
+    """Whose people were told of a certificate that no probe has seen renewed yet; who tells them is `certificates`."""
+    told = AlertCause.objects.filter(circuit=OuterRef("pk"), kind=Kind.CERTIFICATE.value, ended_at=None)
+    met = Q(dependency__probe__certificate_warned__isnull=False, dependency__probe__enabled=True)
+    return Circuit.objects.filter(met, Exists(told))
 
 
 def _of(row: Circuit, kind: AlertCause.Kind, since: datetime, worker_id: int | None = None) -> Found:
@@ -168,13 +169,13 @@ def _tell_of(found: Found, now: datetime) -> int:
     return _deliver(row, row.kind, now)
 
 
-def _end(row: AlertCause, now: datetime) -> int:
+def _end(row: AlertCause, now: datetime, words: str = alert_body.OVER) -> int:
     row.ended_at = now
     row.save(update_fields=["ended_at"])
-    return _deliver(row, alert_body.RESOLVED, now)
+    return _deliver(row, alert_body.RESOLVED, now, words)
 
 
-def _deliver(row: AlertCause, event: str, now: datetime) -> int:
+def _deliver(row: AlertCause, event: str, now: datetime, over: str = alert_body.OVER) -> int:
     """To each channel of its environment; that a cause is over only to those that were told of it."""
     incident = alert_body.incident_of_cause(row)
     channels = AlertChannel.objects.filter(environment=row.environment_id, enabled=True)
@@ -184,7 +185,7 @@ def _deliver(row: AlertCause, event: str, now: datetime) -> int:
     held = list(chosen.select_for_update(no_key=True).order_by("pk"))  # none is removed meanwhile
     if not held:
         return 0
-    body = alert_body.compose_cause(event=event, cause=row, now=now)
+    body = alert_body.compose_cause(event=event, cause=row, now=now, over=over)
     made = [
         AlertDelivery(channel=channel, event=event, incident=incident, body=body, due_at=now, created_at=now)
         for channel in held

@@ -31,7 +31,7 @@ def _tell(dependency_id: int, now: datetime) -> bool:
     circuit, kind = Circuit.objects.get(dependency=dependency_id), AlertCause.Kind.CERTIFICATE
     if AlertCause.objects.filter(circuit=circuit, kind=kind.value, told_at__gt=now - QUIET).exists():
         return False
-    alert_causes.tell_once(circuit=circuit, kind=kind, now=now)
+    alert_causes.tell_anew(circuit=circuit, kind=kind, now=now)
     return True
 
 

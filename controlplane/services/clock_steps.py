@@ -20,6 +20,7 @@ SEEN = (
     ("controlplane_processbeat", "beat_at"),
     ("controlplane_circuit", "fault_seen_at"),
     ("controlplane_alertcause", "seen_at"),
+    ("controlplane_probe", "heartbeat_at"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.urls import NoReverseMatch, reverse
 
 from controlplane.models import AlertChannel, AlertDelivery, Dependency, Run
@@ -51,16 +51,11 @@ def dispatch_due_handovers(*, now: datetime, limit: int) -> int:
 
 def _untold(now: datetime, limit: int) -> Sequence[Run]:
     """Without those of whose kind people have just heard."""
-    waiting = _passed_on().filter(handover_told_at=None)
-    for alike in _told_lately(now):
-        waiting = waiting.exclude(**alike._asdict())
+    same = {name: OuterRef(name) for name in Alike._fields}
+    just_heard = _passed_on().filter(handover_told_at__gt=now - GATHERED, **same)
+    waiting = _passed_on().filter(~Exists(just_heard), handover_told_at=None)
     rows = waiting.select_for_update(skip_locked=True, no_key=True, of=("self",))
     return list(rows.select_related("environment", "agent").order_by("reported_at", "pk")[:limit])
-
-
-def _told_lately(now: datetime) -> list[Alike]:
-    told = _passed_on().filter(handover_told_at__gt=now - GATHERED).order_by()
-    return [Alike(*found) for found in told.values_list(*Alike._fields).distinct()]
 
 
 def _passed_on() -> QuerySet[Run]:

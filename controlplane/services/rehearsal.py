@@ -32,7 +32,7 @@ from controlplane.models import (
     Tool,
     Transition,
 )
-from controlplane.services import access, alerts, circuits, clock_steps, policies, tools
+from controlplane.services import access, alerts, circuits, clock_steps, heartbeats, policies, tools
 from controlplane.services.alert_body import OPENED
 from controlplane.services.errors import Refused
 
@@ -143,6 +143,7 @@ def step(*, by_s: float) -> None:
     """The wall clock jumps, elapsed time does not: deadlines follow, as the scheduler sees to it in earnest."""
     clock.hold(clock.now() + timedelta(seconds=by_s))
     circuits.shift_deadlines(by_s=by_s)
+    heartbeats.shift_deadlines(by_s=by_s)
     alerts.shift_deadlines(by_s=by_s)
     clock_steps.rein_in(by_s=by_s, now=clock.now())
 

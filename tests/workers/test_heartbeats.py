@@ -124,3 +124,15 @@ def test_a_streak_is_ended_by_a_good_one_alone():
         bad = heartbeat_streak(bad, verdict)
         counts.append(bad)
     assert counts == [1, 1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("step_s", [-7200, 7200])
+def test_a_step_of_the_clock_neither_holds_a_heartbeat_back_nor_brings_it_early(stage, vendor, frozen_clock, step_s):
+    save(stage, f"{vendor.url}/ok")
+    assert beat(NOON) == 1
+    now = frozen_clock.advance(step_s)
+
+    heartbeats.shift_deadlines(by_s=step_s)
+
+    assert beat(now) == 0
+    assert beat(frozen_clock.advance(70)) == 1

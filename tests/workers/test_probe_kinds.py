@@ -7,7 +7,7 @@ import pytest
 
 from controlplane import secrets
 from controlplane.models import AlertCause, AlertDelivery, Probe, ProbeRound, ProbeSpend, ProbeTest, Tool
-from controlplane.services import certificates, circuits, probes
+from controlplane.services import alert_causes, certificates, circuits, probes
 from controlplane.services.errors import Refused
 from tests.factories import NOON
 from tests.workers.kinds import KINDS, asks
@@ -195,6 +195,35 @@ def test_p07_three_warnings_until_it_expires_and_none_after_renewal(stage, vendo
     renewed = NOON + timedelta(days=120)
     assert [look(NOON + timedelta(days=30 + day), renewed) for day in range(3)] == [None] * 3
     assert sent.count() == 3
+
+
+def test_a_warned_certificate_is_one_running_cause_until_a_probe_meets_a_renewed_one(stage, vendor):
+    save(stage, "http", {"url": vendor.url})
+    stage.pager("http://127.0.0.1:9/hook")
+    until = NOON + timedelta(days=29)
+    told = []
+    for day, met in ((0, until), (20, until), (21, NOON + timedelta(days=120)), (22, NOON + timedelta(days=120))):
+        now = NOON + timedelta(days=day)
+        certificates.note_certificate(dependency_id=stage.search.pk, until=met, now=now)
+        alert_causes.dispatch_due_causes(now=now)
+        sent = AlertDelivery.objects.order_by("created_at", "-event")
+        told.append([(each.event, each.body["text"].splitlines()[2][:15]) for each in sent])
+
+    assert told[0] == [("certificate", "A probe met it.")]
+    assert told[1] == [*told[0], ("resolved", "It is not over:"), told[0][0]]
+    assert told[3] == told[2] == [*told[1], ("resolved", "It is over.")]
+    incidents = AlertDelivery.objects.values_list("incident", flat=True)
+    assert all(list(incidents).count(each) == 2 for each in incidents)
+    assert not AlertCause.objects.filter(ended_at=None).exists()
+
+
+def test_a_certificate_of_a_probe_that_is_gone_is_nobodys_warning_any_more(stage, vendor):
+    save(stage, "http", {"url": vendor.url})
+    certificates.note_certificate(dependency_id=stage.search.pk, until=NOON + timedelta(days=2), now=NOON)
+    Probe.objects.all().delete()
+    alert_causes.dispatch_due_causes(now=NOON + timedelta(minutes=5))
+
+    assert not AlertCause.objects.filter(ended_at=None).exists()
 
 
 @pytest.mark.parametrize("other_days", [4, 90])
