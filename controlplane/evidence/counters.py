@@ -28,7 +28,7 @@ from recloser.core.window import bucket_of, bucket_width, live_buckets
 from controlplane.evidence import store
 from controlplane.evidence.live import LATELY_S, Live
 from controlplane.evidence.rows import Row
-from controlplane.evidence.tally import Tally, Voice, evidence_of
+from controlplane.evidence.tally import Tally, Voice, add, evidence_of
 
 __all__ = ["Key", "Reading", "Row", "count", "count_blocking", "read", "verified"]
 
@@ -336,7 +336,7 @@ def _add_totals(tally: Tally, bucket: Mapping[bytes, bytes]) -> None:
         if name.startswith("o:"):
             tally.operations.add(name[2:])
         else:
-            tally.total.add(name, int(value))
+            add(tally.total, name, int(value))
 
 
 def _add_detail(tally: Tally, client: redis.Redis, key: Key, window_s: float, numbers: list[int]) -> None:
@@ -350,7 +350,7 @@ def _add_detail(tally: Tally, client: redis.Redis, key: Key, window_s: float, nu
             sums[field] = sums.get(field, 0) + int(value)
     for field, total in sums.items():
         voice, _, name = field.rpartition(b":")
-        tally.voice(*_split(voice)).add(name.decode(), total)
+        add(tally.voice(*_split(voice)), name.decode(), total)
 
 
 def _reading(evidence: Evidence, state: Mapping[bytes, bytes], window_s: float, callers_since: float | None) -> Reading:

@@ -14,7 +14,7 @@ from recloser.core.window import bucket_width, live_buckets
 from controlplane.evidence.counters import KEEP_STREAK_S
 from controlplane.evidence.live import LATELY_S, Live, live
 from controlplane.evidence.outcomes import FAILED, JUDGED, SUCCEEDED
-from controlplane.evidence.tally import Tally, Voice, evidence_of
+from controlplane.evidence.tally import Tally, Voice, add, evidence_of
 from controlplane.models import Dependency
 
 _OURS = """
@@ -182,8 +182,8 @@ def _add(
     counts = {"ok": int(ok), "empty": int(empty), "failures": int(failures), "slow": int(slow)}
     own = tally.voice(str(worker), str(session))
     for name, value in counts.items():
-        tally.total.add(name, value)
-        own.add(name, value)
+        add(tally.total, name, value)
+        add(own, name, value)
     if failures:
         tally.operations.add(operation)
     if wait is not None:

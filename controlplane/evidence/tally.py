@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from recloser.core.circuit import Evidence, OwnStreak, WorkerEvidence
+from recloser.core.window import Counts
 
 from controlplane.evidence.live import Live, instances
 
@@ -13,38 +14,17 @@ Voice = tuple[str, str]
 """A worker's id and one of its sessions."""
 
 
-@dataclass(slots=True)
-class Sums:
-    """Calls by what became of them."""
-
-    ok: int = 0
-    empty: int = 0
-    failures: int = 0
-    slow: int = 0
-
-    def add(self, name: str, value: int) -> None:
-        """Add to one of the four."""
-        setattr(self, name, getattr(self, name) + value)
-
-    def merge(self, other: Sums) -> None:
-        """Add all four."""
-        self.ok += other.ok
-        self.empty += other.empty
-        self.failures += other.failures
-        self.slow += other.slow
-
-    @property
-    def calls(self) -> int:
-        """The slow rate's denominator."""
-        return self.ok + self.empty + self.failures
+def add(counts: Counts, name: str, value: int) -> None:
+    """Add to one of its four sums, by its name."""
+    setattr(counts, name, getattr(counts, name) + value)
 
 
 @dataclass(slots=True)
 class Tally:
     """A window in the making."""
 
-    total: Sums = field(default_factory=Sums)
-    voices: dict[Voice, Sums] = field(default_factory=dict)
+    total: Counts = field(default_factory=Counts)
+    voices: dict[Voice, Counts] = field(default_factory=dict)
     streak: int = 0
     witnesses: set[Voice] = field(default_factory=set)
     own_streaks: dict[Voice, int] = field(default_factory=dict)
@@ -54,9 +34,9 @@ class Tally:
     operations: set[str] = field(default_factory=set)
     retry_until: float | None = None
 
-    def voice(self, worker: str, session: str) -> Sums:
+    def voice(self, worker: str, session: str) -> Counts:
         """One session's sums."""
-        return self.voices.setdefault((worker, session), Sums())
+        return self.voices.setdefault((worker, session), Counts())
 
     @property
     def everyone(self) -> set[Voice]:
@@ -106,14 +86,14 @@ def _own_streaks(tally: Tally, at: Mapping[str, str]) -> Iterable[OwnStreak]:
 def _own(tally: Tally, names: Mapping[Voice, str]) -> tuple[WorkerEvidence, ...]:
     """Everyone who had a failing or slow call, by the name that a voice goes under."""
     last_failed = {names[voice] for voice in tally.witnesses}
-    sums = {name: Sums() for name in last_failed}
+    sums = {name: Counts() for name in last_failed}
     for voice, own in tally.voices.items():
-        sums.setdefault(names[voice], Sums()).merge(own)
+        sums.setdefault(names[voice], Counts()).merge(own)
     bad = ((name, own) for name, own in sums.items() if own.failures or own.slow or name in last_failed)
     return tuple(_evidence(name, own, name in last_failed) for name, own in sorted(bad))
 
 
-def _evidence(name: str, own: Sums, last_failed: bool) -> WorkerEvidence:
+def _evidence(name: str, own: Counts, last_failed: bool) -> WorkerEvidence:
     return WorkerEvidence(
         worker=name,
         ok=own.ok + own.empty,
