@@ -172,6 +172,11 @@ class Board:
         """How much there is to see, urgent or not."""
         return len(self.needs) + len(self.faults)
 
+    @property
+    def beside(self) -> int:
+        """How much there is to see beside what is urgent."""
+        return self.watching - len(self.urgent)
+
 
 def board(environment: Environment, *, evidence_store_up: bool) -> Board:
     """Everything the Board shows of one environment, at one moment."""

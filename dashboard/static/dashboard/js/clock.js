@@ -3,7 +3,7 @@ let offset = 0; // server minus browser, in ms, from the fragment on show
 
 const stamp = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
-const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const hour = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
 
 function span(seconds) {
   const value = Math.max(0, seconds);
