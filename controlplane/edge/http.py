@@ -20,6 +20,13 @@ MOST_UNPACKED = 4 * 1024 * 1024
 MOST_MEMBERS = 16
 """Of a gzip: nobody sends that many, and each costs a turn."""
 
+GUARDS: Headers = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"referrer-policy": b"same-origin",
+    b"x-content-type-options": b"nosniff",
+}
+"""On streams and refusals, to which a browser may be led; what agents are answered goes without."""
+
 
 class Problem(Exception):
     """An answer other than success, in the one shape that all errors have."""
@@ -135,7 +142,9 @@ async def not_modified(send: Send, etag: str) -> None:
 
 async def refuse(send: Send, problem: Problem) -> None:
     """A problem as a response."""
-    headers = {b"retry-after": str(problem.retry_after_s).encode()} if problem.retry_after_s else {}
+    headers = dict(GUARDS)
+    if problem.retry_after_s:
+        headers[b"retry-after"] = str(problem.retry_after_s).encode()
     if problem.status == 401:
         headers[b"www-authenticate"] = b"Bearer"
     await answer(send, problem.status, msgspec.json.encode({"error": problem.error}), headers)

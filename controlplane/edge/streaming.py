@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from controlplane.delivery.hub import HEARTBEAT
-from controlplane.edge.http import Receive, Send
+from controlplane.edge.http import GUARDS, Receive, Send
 
 _START = {
     "type": "http.response.start",
@@ -16,6 +16,7 @@ _START = {
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-store"),
         (b"x-accel-buffering", b"no"),
+        *GUARDS.items(),
     ],
 }
 _END = {"type": "http.response.body", "body": b"", "more_body": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -87,8 +88,8 @@ def collecting(tmp_path_factory) -> tuple[Path, subprocess.Popen[bytes]]:
 
 
 @pytest.fixture(scope="session")
-def server(collecting, django_db_setup) -> Iterator[str]:
-    """The web entry as it is run for people, on the test database, for all journeys; its address."""
+def serving(collecting, django_db_setup) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The web entry as it is run for people, on the test database, for all journeys: its address and process."""
     static_root, collected = collecting
     assert collected.wait(60) == 0
     with socket.socket() as free:
@@ -102,8 +103,9 @@ def server(collecting, django_db_setup) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_for(f"{address}/sign-in/", process)
-        yield address
+        yield address, process
     finally:
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         process.wait(10)
 
@@ -120,13 +122,27 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], within_s: float = 
     raise AssertionError(f"the server did not answer within {within_s} s")
 
 
+@pytest.fixture(scope="session")
+def server(serving) -> str:
+    """The address at which the dashboard is served."""
+    return serving[0]
+
+
 @pytest.fixture
-def still(transactional_db) -> Iterator[None]:
-    """The tables are emptied after a journey only once the server has let go of them."""
+def still(serving, transactional_db) -> Iterator[None]:
+    """From the end of one journey to the beginning of the next the server holds its breath.
+
+    The tables are emptied meanwhile: a request that had just begun would meet that in a deadlock.
+    """
+    _, process = serving
+    process.send_signal(signal.SIGCONT)
     yield
     deadline = time.monotonic() + 10
+    process.send_signal(signal.SIGSTOP)
     while _at_work() and time.monotonic() < deadline:
+        process.send_signal(signal.SIGCONT)
         time.sleep(0.02)
+        process.send_signal(signal.SIGSTOP)
 
 
 def _at_work() -> int:

@@ -219,3 +219,13 @@ def test_a_name_that_no_environment_can_have_is_not_found(edge, prod, cookie):
     answer = edge.request("GET", "/live?environment=%00", headers=cookie)
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+def test_a_refusal_is_guarded_like_pages(edge):
+    """A browser may be led to it."""
+    for path in ("/live", "/agent/v1/nowhere"):
+        answer = edge.request("GET", path)
+        assert answer.status_code in (401, 404)
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["x-content-type-options"] == "nosniff"
