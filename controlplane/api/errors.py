@@ -84,8 +84,8 @@ def told(error: Exception) -> Problem:
 
 
 _CONFLICTS = frozenset({
-    "edited", "exists", "in_use", "last_admin", "moved", "not_held", "not_open", "not_probed", "not_waiting",
-    "not_yours", "no_probe", "own_change", "pending", "self", "token_reused",
+    "edited", "exists", "in_use", "last_admin", "moved", "not_acknowledged", "not_held", "not_open", "not_probed",
+    "not_waiting", "not_yours", "no_probe", "own_change", "pending", "self", "token_reused",
 })  # fmt: skip
 """Refusals that lie in how things stand, not in what was said."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from recloser.core import circuit as breaker
-from recloser.core.policy import CircuitPolicy
-from recloser.core.types import State
+from recloser.core.policy import CircuitPolicy, handled_as
+from recloser.core.types import SideEffectClass, State
 
 from controlplane import clock
-from controlplane.models import Candidate
+from controlplane.models import Candidate, Tool
 from controlplane.selectors.circuits import Standing
 
 
@@ -53,6 +54,22 @@ def ramp(here: Standing, policy: CircuitPolicy) -> Ramp | None:
             for place, each in enumerate(policy.ramp)
         ],
     )
+
+
+def is_testable(tools: Iterable[Tool], policy: CircuitPolicy, *, probed: bool) -> bool:
+    """Whether anything can test it: its probe, or a call of a later run to one of these tools."""
+    return breaker.is_testable(policy, probed=probed, tools=[class_of(tool) for tool in tools])
+
+
+def may_test(tools: Iterable[Tool]) -> bool:
+    """Whether a call of one of them may be the test, were its policy to give permits."""
+    return any(breaker.may_test(side_effect, confirmed=known) for side_effect, known in map(class_of, tools))
+
+
+def class_of(tool: Tool) -> tuple[SideEffectClass, bool]:
+    """The class that a tool is handled as, and whether a person confirmed it."""
+    declared = SideEffectClass(tool.side_effect)
+    return handled_as(declared, confirmed=tool.class_confirmed), tool.class_confirmed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from recloser.core import circuit as core
+from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Mode, State
 
 from controlplane import clock
 from controlplane.models import ActionToken, Circuit, Dependency, Probe
-from controlplane.selectors import policies
+from controlplane.selectors import policies, readmission
 from controlplane.services import audit, judging, rounds, system, transitions
 from controlplane.services.errors import Refused
 from controlplane.services.transitions import core_of
@@ -92,7 +93,7 @@ def probe_now(
     until: datetime | None = None,
     token: str | None = None,
 ) -> Circuit:
-    """Make an open circuit due for its probe at once."""
+    """Make an open circuit due for its test at once: by its probe, or without one by the call of a later run."""
     return _carry_out(_Order("probe_now", dependency_id, actor, reason, now, until, token), _probe_now)
 
 
@@ -151,7 +152,7 @@ def _apply(order: _Order, change: _Change) -> Circuit:
     row = rows.get(pk=_find(order).pk)
     if not _first_time(order, row):
         return row
-    policy = policies.circuit_policy(environment_id=row.environment_id, dependency_id=row.dependency_id)
+    policy = _policy(row)
     moved = rounds.bring_up_to_date(row, policy, order.now)
     before = core_of(row)
     after = change(row, before, order)
@@ -216,12 +217,27 @@ def _probe_now(row: Circuit, before: core.Circuit, order: _Order) -> core.Circui
     after, why_not = core.probe_now(before, order.now_s)
     if why_not is not None:
         raise Refused("not_probed", f"no probe can start: {why_not}", "wait, or look at the circuit again")
-    if not Probe.objects.filter(dependency=row.dependency_id, enabled=True).exists():
-        mend = "configure and enable a probe for this dependency, or force close it"
-        raise Refused("no_probe", "this dependency has no probe", mend)
-    row.probe_requested_by = order.actor
-    row.save(update_fields=["probe_requested_by"])
+    if Probe.objects.filter(dependency=row.dependency_id, enabled=True).exists():
+        row.probe_requested_by = order.actor
+        row.save(update_fields=["probe_requested_by"])
+    else:
+        _demand_permits(row)
     return after
+
+
+def _policy(row: Circuit) -> CircuitPolicy:
+    return policies.circuit_policy(environment_id=row.environment_id, dependency_id=row.dependency_id)
+
+
+def _demand_permits(row: Circuit) -> None:
+    """Refuse to make due what no call of a later run could test either; say which of the ways out is missing."""
+    policy, tools = _policy(row), list(row.dependency.tools.all())
+    if readmission.is_testable(tools, policy, probed=False):
+        return
+    harmless = readmission.may_test(tools)
+    why = "its policy gives no permits" if harmless else "no tool in front of it may test it"
+    mend = "switch permits on in its policy" if harmless else "confirm the class of a harmless tool"
+    raise Refused("no_probe", f"this dependency has no probe, and {why}", f"set up a probe, {mend}, or force close it")
 
 
 def _acknowledge(row: Circuit, before: core.Circuit, order: _Order) -> core.Circuit:

@@ -11,12 +11,12 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 from recloser.core import circuit as core
-from recloser.core.policy import CircuitPolicy, handled_as
+from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Outcome, SideEffectClass, State
 
 from controlplane import clock
 from controlplane.models import AgentKey, Candidate, Circuit, Probe, ProbeRound, Tool, Worker
-from controlplane.selectors import policies
+from controlplane.selectors import policies, readmission
 from controlplane.services import rounds, transitions
 from controlplane.services.ingest import Caller
 from controlplane.services.transitions import core_of
@@ -210,10 +210,7 @@ def _quarantined(caller: Caller, instance: str) -> bool:
 def _class_of(row: Circuit, tool: str) -> tuple[SideEffectClass, bool]:
     """The class that the tool is handled as; of a tool that is not behind this circuit, none that may test."""
     found = Tool.objects.filter(environment=row.environment_id, name=tool, dependencies=row.dependency_id).first()
-    if found is None:
-        return SideEffectClass.UNKNOWN, False
-    declared = SideEffectClass(found.side_effect)
-    return handled_as(declared, confirmed=found.class_confirmed), found.class_confirmed
+    return (SideEffectClass.UNKNOWN, False) if found is None else readmission.class_of(found)
 
 
 def _operation(row: Circuit, tool: str) -> str:

@@ -266,6 +266,12 @@ def ramp_of(here: Standing, policy: CircuitPolicy) -> readmission.Ramp | None:
     return readmission.ramp(here, policy)
 
 
+@register.simple_tag
+def is_testable(here: Standing, policy: CircuitPolicy, has_probe: bool | None) -> bool:
+    """Whether its probe, or without one the call of a later run, can test it."""
+    return readmission.is_testable(here.tools, policy, probed=bool(has_probe))
+
+
 @register.filter
 def moved(row: Transition) -> str:
     """What a transition did."""

@@ -45,7 +45,7 @@ DEEDS: Mapping[str, Deed] = {
     "hold-open": Deed("Hold open", "Hold it open", "is held open", HoldForm, service.hold_open, True),
     "hold-closed": Deed("Hold closed", "Hold it closed", "is held closed", HoldForm, service.hold_closed, True),
     "release": Deed("Release", "Release it", "decides by evidence again", ReasonForm, service.release),
-    "probe-now": Deed("Probe now", "Probe now", "is due for a probe at once", DeedForm, service.probe_now),
+    "probe-now": Deed("Probe now", "Probe now", "is due for its test at once", DeedForm, service.probe_now),
     "acknowledge": Deed("Acknowledge", "Acknowledge", "is acknowledged", DeedForm, service.acknowledge),
     "hand-back": Deed("Hand back", "Hand it back", "waits for somebody again", DeedForm, service.hand_back),
     "note": Deed("Write a note", "Write it down", "has a new note", NoteForm, service.note),

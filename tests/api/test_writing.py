@@ -24,6 +24,7 @@ from controlplane.models import (
     Trip,
 )
 from controlplane.models.access import Role
+from controlplane.selectors import impact
 from controlplane.services import egress, policies, reviews
 from tests import factories
 from tests.conftest import NOON
@@ -66,6 +67,9 @@ def recorded(action, actor, accepted=True):
         ("acknowledge", None, "open", "auto"),
         ("probe_now", None, "open", "auto"),
         ("release", None, None, None),
+        ("note", {"reason": "the vendor is on it"}, "open", "auto"),
+        ("note", {"reason": " "}, None, None),
+        ("hand_back", None, None, None),
     ],
 )
 def test_a_deed_answers_with_the_new_truth(cast, outage, as_, deed, body, state, mode):
@@ -91,6 +95,25 @@ def test_a_hold_is_released_again(cast, outage, as_):
     answer = api.release({"reason": "done"}, environment="prod", dependency="search-api")
 
     assert (answer.data["mode"], answer.data["held_until"], answer.data["actor"]) == ("auto", None, "otto")
+
+
+def test_an_acknowledgement_is_handed_back(cast, outage, as_):
+    api, here = as_(cast.otto), {"environment": "prod", "dependency": "search-api"}
+    assert api.acknowledge(**here).data["acknowledged_by"] == "otto"
+
+    answer = api.hand_back(**here)
+
+    assert (answer.data["acknowledged_at"], answer.data["acknowledged_by"]) == (None, "")
+    assert api.hand_back(**here).error["code"] == "not_acknowledged"
+
+
+def test_a_note_sent_again_with_its_key_is_written_once_and_stands_on_the_circuits_page(cast, outage, as_):
+    api, here, key = as_(cast.otto), {"environment": "prod", "dependency": "search-api"}, str(uuid.uuid4())
+    for _ in range(2):
+        assert api.note({"reason": "vendor ticket 4711"}, idempotency_key=key, **here).status == 200
+
+    row = Circuit.objects.select_related("dependency").get(dependency=cast.search_api)
+    assert [(one.actor, one.reason) for one in impact.notes(row, NOON)] == [("otto", "vendor ticket 4711")]
 
 
 def test_a_deed_sent_again_with_its_key_is_not_done_again(cast, outage, as_):
@@ -169,6 +192,8 @@ def attempts(cast, person="ada"):
     operate, policy, admin, quarantine = {"otto", "ada"}, {"petra", "ada"}, {"ada"}, {"otto", "ada"}
     return {
         "acknowledge": (operate, {}, search),
+        "hand_back": (operate, {}, search),
+        "note": (operate, why, search),
         "probe_now": (operate, {}, search),
         "hold_open": (operate, {**why, "for_s": 60}, search),
         "release": (operate, {}, search),

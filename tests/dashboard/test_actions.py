@@ -191,3 +191,29 @@ def test_an_action_wants_a_csrf_token(cast, outage):
     assert answer.status_code == 403
     assert "too old" in answer.content.decode()
     assert circuit(cast).state == "open"
+
+
+def test_without_a_probe_a_later_run_is_let_test_it_at_once(cast, as_):
+    row = stage.opened(cast.search_api, NOON - timedelta(seconds=10), due_in_s=3000)
+    client = as_(cast.otto)
+    assert "Let a run test it now" in client.get("/", {"environment": "prod"}).content.decode()
+    assert "The first call of a run that began after the opening" in client.get(address("probe-now")).content.decode()
+
+    answer = client.post(address("probe-now"), {"token": str(uuid.uuid4())}, headers=PART)
+
+    assert "search-api is due for its test at once." in answer.content.decode()
+    row.refresh_from_db()
+    assert row.due_at <= NOON
+
+
+def test_where_nothing_can_test_it_the_page_says_so_and_offers_a_probe_alone(cast, as_):
+    stage.opened(cast.payments, NOON - timedelta(seconds=10), due_in_s=3000)
+    client = as_(cast.otto)
+    page = client.get(reverse("dashboard:circuit", args=["prod", "payments"])).content.decode()
+
+    assert "Let a run test it now" not in page
+    assert "Set up a probe" in page
+    assert "no later run may test it" in page
+    answer = client.post(address("probe-now", "payments"), {"token": str(uuid.uuid4())}, headers=PART)
+    assert answer.status_code == 409
+    assert "confirm the class of a harmless tool" in answer.content.decode()

@@ -108,7 +108,7 @@ def test_probe_now(server, cast, trip, page, sign_in):
 
     page.get_by_role("button", name="Probe now").click()
 
-    expect(page.get_by_role("status").filter(has_text="is due for a probe at once")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="is due for its test at once")).to_be_visible()
     row = Circuit.objects.get(dependency=cast.search_api)
     assert row.due_at <= clock.now()
     assert row.probe_requested_by == "otto"

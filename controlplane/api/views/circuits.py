@@ -203,7 +203,7 @@ class ProbeNow(_Deed):
 
     @writes(OPERATE, takes=OptionalReason, gives=CircuitOut, name="probe_now", keyed=True)
     def post(self, said: dict[str, Any]) -> Any:
-        """Make an open circuit due for its probe at once."""
+        """Make an open circuit due at once: for its probe, or without one for the first call of a later run."""
         return self.carry_out(circuits.probe_now, said)
 
 
@@ -216,6 +216,24 @@ class Acknowledge(_Deed):
         return self.carry_out(circuits.acknowledge, said)
 
 
+class HandBack(_Deed):
+    """Be on it no more."""
+
+    @writes(OPERATE, takes=OptionalReason, gives=CircuitOut, name="hand_back", keyed=True)
+    def post(self, said: dict[str, Any]) -> Any:
+        """Take an acknowledgement back: nobody is on it any more."""
+        return self.carry_out(circuits.hand_back, said)
+
+
+class WriteNote(_Deed):
+    """Something that the next one should know."""
+
+    @writes(OPERATE, takes=Reason, gives=CircuitOut, name="note", keyed=True)
+    def post(self, said: dict[str, Any]) -> Any:
+        """Write it down under your name, for everyone who looks at this circuit; it cannot be changed afterwards."""
+        return self.carry_out(circuits.note, said)
+
+
 ACTIONS: dict[str, type[Face]] = {
     "force-close": ForceClose,
     "hold-open": HoldOpen,
@@ -223,6 +241,8 @@ ACTIONS: dict[str, type[Face]] = {
     "release": Release,
     "probe-now": ProbeNow,
     "acknowledge": Acknowledge,
+    "hand-back": HandBack,
+    "note": WriteNote,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from recloser.core.circuit import Circuit, grant_permit, may_test, refuse_candidate, sweep, verdict_of
+from recloser.core.circuit import Circuit, grant_permit, is_testable, may_test, refuse_candidate, sweep, verdict_of
 from recloser.core.policy import CircuitPolicy
 from recloser.core.types import Cause, Delivery, Mode, Outcome, SideEffectClass, State, Verdict
 
@@ -64,6 +64,15 @@ def test_a_test_is_never_a_side_effect(side_effect):
     harmless = side_effect in (SideEffectClass.READ_ONLY, SideEffectClass.IDEMPOTENT_WRITE)
     assert may_test(side_effect, confirmed=True) is harmless
     assert not may_test(side_effect, confirmed=False)
+
+
+def test_without_a_probe_only_a_confirmed_harmless_tool_makes_it_testable():
+    harmless, grave = SideEffectClass.READ_ONLY, SideEffectClass.SIDE_EFFECT
+    both = [(grave, True), (harmless, True)]
+    assert is_testable(POLICY, probed=False, tools=both)
+    assert not is_testable(POLICY, probed=False, tools=[(grave, True), (harmless, False)])
+    assert not is_testable(replace(POLICY, permits=False), probed=False, tools=both)
+    assert is_testable(replace(POLICY, permits=False), probed=True, tools=[])
 
 
 @pytest.mark.parametrize(

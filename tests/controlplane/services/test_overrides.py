@@ -171,13 +171,43 @@ def test_probe_now_makes_it_due_at_once_and_names_who_asked(cast, row_of, add_pr
         circuits.probe_now(**_order(cast.search_api, reason=""))
 
 
-def test_probe_now_without_a_probe_says_what_to_do(cast):
-    circuits.hold_open(**_hold(cast.search_api))
-    circuits.release(**_order(cast.search_api))
+def _open_later(cast, dependency, row_of):
+    """Open, and due in an hour."""
+    circuits.hold_open(**_hold(dependency))
+    circuits.release(**_order(dependency))
+    circuits.hear_wait(dependency_id=dependency.pk, until=clock.now() + HOUR, now=clock.now())
+    assert row_of(dependency).due_at > clock.now()
+
+
+def test_probe_now_without_a_probe_lets_the_first_later_run_test_it(cast, row_of):
+    _open_later(cast, cast.search_api, row_of)
+
+    circuits.probe_now(**_order(cast.search_api))
+
+    row = row_of(cast.search_api)
+    assert row.due_at <= clock.now()
+    assert row.probe_requested_by == "", "the next probe, if one is ever set up, is not said to be otto's"
+
+
+@pytest.mark.parametrize(
+    ("dependency", "values", "mend"),
+    [("payments", {}, "confirm the class of a harmless tool"), ("search_api", {"permits": False}, "switch permits on")],
+)
+def test_probe_now_is_refused_where_nothing_can_test_and_says_what_to_do(
+    cast, row_of, set_policy, dependency, values, mend
+):
+    there = getattr(cast, dependency)
+    if values:
+        set_policy(there, **values)
+    _open_later(cast, there, row_of)
 
     with pytest.raises(Refused) as refused:
-        circuits.probe_now(**_order(cast.search_api))
+        circuits.probe_now(**_order(there))
+
     assert refused.value.code == "no_probe"
+    assert mend in refused.value.mend
+    assert "set up a probe" in refused.value.mend
+    assert row_of(there).due_at > clock.now()
 
 
 def test_acknowledging_keeps_the_first_name_and_ends_with_the_outage(cast, row_of):

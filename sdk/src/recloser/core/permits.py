@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from recloser.core.resolve import HARMLESS
@@ -29,6 +30,12 @@ def by_permit(policy: CircuitPolicy, *, probed: bool) -> bool:
 def may_test(side_effect: SideEffectClass, *, confirmed: bool) -> bool:
     """Whether a tool's call may be the test: never one that could do harm, and no class that is only assumed."""
     return confirmed and side_effect in HARMLESS
+
+
+def is_testable(policy: CircuitPolicy, *, probed: bool, tools: Iterable[tuple[SideEffectClass, bool]]) -> bool:
+    """Whether a probe or some later run's call could test it. `tools`: their classes, and if confirmed."""
+    by_call = by_permit(policy, probed=probed)
+    return probed or (by_call and any(may_test(side_effect, confirmed=known) for side_effect, known in tools))
 
 
 def is_later(root_began_at: float | None, opened_at: float | None) -> bool:
