@@ -5,7 +5,7 @@
 Through the whole of Django by its test client, compressed, in one process and one run, three circuits open. The empty
 pages are taken before anything is stored and again in turn with the full ones; the lower p95 of the two counts. Goals:
 twice; the Board four times, or twice with its cells kept from the page before (`board`; `board, all cells new` is the
-first of a process). `board, refresh` is what a page asks for that has its cells.
+first of a process, and so are lists with `all rows new`). A `refresh` is what an open page asks for.
 
 Both the time on the clock and, since other work on the machine adds to that, the processor time of this process and its
 Postgres backends are told.
@@ -54,10 +54,11 @@ def main() -> None:
     empty = {f"{name}, empty": _page(client, path) for name, path in _nothing().items()}
     before = _measure(empty, asked.times)
     _fill(asked)
-    full = {name: _page(client, path) for name, path in FULL.items()} | _of_the_board(client)
-    after = _measure(empty | full, asked.times)
+    full = {name: _page(client, path) for name, path in FULL.items()} | _of_the_board(client) | _of_lists(client)
+    new = _all_new(client)
+    after = _measure(empty | full, asked.times) | _measure(new, asked.times)
     least = {name: {at: min(before[name][at], after[name][at]) for at in before[name]} for name in empty}
-    _report({name: after[name] for name in full}, least)
+    _report({name: after[name] for name in full | new}, least)
 
 
 def _arguments() -> argparse.Namespace:
@@ -104,20 +105,29 @@ def _page(client: Any, path: str, **headers: str) -> Ask:
 
 
 def _of_the_board(client: Any) -> dict[str, Ask]:
-    path = FULL["board"]
-    text = gzip.decompress(client.get(path).content).decode()
+    """What a page asks for that has its cells."""
+    text = gzip.decompress(client.get(FULL["board"]).content).decode()
     has = ",".join(re.findall(r'data-mark="(\w+)"', text))
-    refresh = {"HX-Request": "true", "X-Recloser-Fleet": has}
-    return {"board, all cells new": _forgetful(client, path), "board, refresh": _page(client, path, **refresh)}
+    return {"board, refresh": _page(client, FULL["board"], **{"HX-Request": "true", "X-Recloser-Fleet": has})}
+
+
+def _of_lists(client: Any) -> dict[str, Ask]:
+    return {f"{name}, refresh": _page(client, FULL[name], **{"HX-Request": "true"}) for name in ("trips", "runs")}
+
+
+def _all_new(client: Any) -> dict[str, Ask]:
+    """The first pages of a process: nothing is kept from one before."""
+    names = {"board": "board, all cells new", "trips": "trips, all rows new", "runs": "runs, all rows new"}
+    return {name: _forgetful(client, FULL[page]) for page, name in names.items()}
 
 
 def _forgetful(client: Any, path: str) -> Ask:
     from controlplane.selectors import fleet
-    from dashboard import cells
+    from dashboard import cells, rows
 
     def ask() -> Any:
-        cells._cell.cache_clear()
-        fleet._decoded.cache_clear()
+        for kept in (cells._cell, fleet._decoded, rows._trip, rows._run):
+            kept.cache_clear()
         return client.get(path)
 
     return ask

@@ -10,6 +10,7 @@ from recloser.core.policy import CircuitPolicy, RunPolicy
 from controlplane.models import Transition, Trip
 from controlplane.selectors.board import Instead
 from controlplane.selectors.circuits import Callers, Standing
+from controlplane.selectors.lines import TripLine
 from controlplane.selectors.runs import Why
 
 KINDS: Mapping[str, str] = {
@@ -209,7 +210,7 @@ def names(given: Sequence[str], limit: int = 3) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
-def cause(trip: Trip, policy: CircuitPolicy) -> str:
+def cause(trip: Trip | TripLine, policy: CircuitPolicy) -> str:
     """`7 of 9 calls failed in 60 s, from 3 workers; trips at 50 %`."""
     evidence = trip.evidence if isinstance(trip.evidence, dict) else {}
     limit = threshold(trip)
@@ -229,12 +230,12 @@ def cause(trip: Trip, policy: CircuitPolicy) -> str:
     return f"{figure(value)} {counted}{seen}; trips at {figure(limit)}"
 
 
-def measured(trip: Trip) -> float | None:
+def measured(trip: Trip | TripLine) -> float | None:
     """The value that the signal had when it tripped."""
     return _named(trip.evidence, trip.signal, "value", "streak")
 
 
-def threshold(trip: Trip) -> float | None:
+def threshold(trip: Trip | TripLine) -> float | None:
     """The limit it was held against."""
     return _named(trip.threshold, trip.signal, "threshold", "value")
 

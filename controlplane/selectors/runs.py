@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,9 @@ from recloser.core.budget import HEALTHY_RUNS
 from recloser.core.types import Scope
 
 from controlplane.models import Baseline, Environment, Outage, Run, StepLog, Tool, Transition, Trip
+from controlplane.selectors import lines
 from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
+from controlplane.selectors.lines import RunLine
 
 PAGE = 50
 KIN = 200
@@ -43,9 +45,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """One page of runs, and the key of the next. Each run has `child_degraded`."""
+    """One page of runs, and the key of the next."""
 
-    runs: Sequence[Run]
+    runs: list[RunLine]
     after: Key | None
 
 
@@ -58,18 +60,16 @@ def runs(
 ) -> RunList:
     """The runs that match, in this order, from a key on."""
     rows = beyond(_matching(environment, wanted), by, after)
-    found = list(rows.select_related("agent", "worker")[: limit + 1])
+    found = lines.of_runs(rows[: limit + 1])
     return RunList(_with_children(environment, found[:limit]), next_key(found, limit, by))
 
 
-def _with_children(environment: Environment, shown: list[Run]) -> list[Run]:
+def _with_children(environment: Environment, shown: list[RunLine]) -> list[RunLine]:
     """Mark whose children were degraded: asked of these runs alone, not of every degraded run that there ever was."""
     ids = [run.pk for run in shown]
     children = Run.objects.filter(environment=environment, parent__in=ids, degraded=True).order_by()
     parents = set(children.values_list("parent", flat=True)) if ids else set()
-    for run in shown:
-        run.child_degraded = run.pk in parents  # type: ignore[attr-defined]
-    return shown
+    return [run._replace(child_degraded=True) if run.pk in parents else run for run in shown]
 
 
 def _matching(environment: Environment, wanted: Filter) -> QuerySet[Run]:
@@ -95,13 +95,13 @@ def _exactly(wanted: Filter) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def lacks(run: Run) -> list[dict[str, Any]]:
+def lacks(run: Run | RunLine) -> list[dict[str, Any]]:
     """What it went without: the entries that are entries."""
     given = run.missing if isinstance(run.missing, list) else []
     return [one for one in given if isinstance(one, dict)]
 
 
-def own_lacks(run: Run) -> list[dict[str, Any]]:
+def own_lacks(run: Run | RunLine) -> list[dict[str, Any]]:
     """What its own tools array lacked: without what it was told of its children."""
     return [one for one in lacks(run) if not one.get("run")]
 

@@ -10,7 +10,9 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from controlplane.models import AuditEntry, Environment, Run, Tool, Trip
+from controlplane.selectors import lines
 from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
+from controlplane.selectors.lines import TripLine
 
 PAGE = 50
 MARKS = ("false", "unmarked")
@@ -41,7 +43,7 @@ class Filter:
 class TripList:
     """One page of trips, and the key of the next."""
 
-    trips: list[Trip]
+    trips: list[TripLine]
     after: Key | None
 
 
@@ -54,7 +56,7 @@ def trips(
 ) -> TripList:
     """The trips that match, in this order, from a key on."""
     rows = beyond(_matching(environment, wanted), by, after)
-    found = list(rows.select_related("dependency", "tool", "worker__agent", "key__agent")[: limit + 1])
+    found = lines.of_trips(rows[: limit + 1])
     return TripList(found[:limit], next_key(found, limit, by))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -20,6 +21,7 @@ from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRo
 from controlplane.selectors import readmission, reviews, runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
 from controlplane.selectors.keyset import Order
+from controlplane.selectors.lines import RunLine, TripLine
 from controlplane.selectors.runs import Why
 from controlplane.services.loosening import Need
 from dashboard import addresses, build, gauges, words
@@ -30,6 +32,7 @@ LONGEST_TEXT = 200
 
 
 @register.simple_tag
+@functools.lru_cache(maxsize=256)
 def icon(name: str, extra: str = "") -> SafeString:
     """One symbol of the sprite; decoration only, the word stands beside it."""
     return format_html('<svg class="icon {}" aria-hidden="true"><use href="#i-{}"/></svg>', extra, name)
@@ -78,9 +81,27 @@ def ago(context: template.Context, at: datetime | None) -> SafeString | str:
     """`3 min ago`, ticking in the browser; the absolute time stands behind it."""
     if at is None:
         return "never"
-    past = (context["now"] - at).total_seconds()
-    text = "just now" if past < 1 else f"{words.seconds(past)} ago"
+    return _ago(at, past(at, context["now"]))
+
+
+def past(at: datetime, now: datetime) -> str:
+    """How long it is gone, in words."""
+    seconds = (now - at).total_seconds()
+    return "just now" if seconds < 1 else f"{words.seconds(seconds)} ago"
+
+
+def _ago(at: datetime, text: str) -> SafeString:
     return format_html('<time datetime="{}" title="{}" data-ago>{}</time>', _iso(at), _absolute(at), text)
+
+
+AGE = SafeString("<!--age-->")
+"""Where an age will stand: no text of an agent can look like this, for its brackets are escaped."""
+
+
+@register.simple_tag
+def ago_later(at: datetime) -> SafeString:
+    """The same in a row that is kept: its age is put in when it is sent."""
+    return _ago(at, AGE)
 
 
 @register.simple_tag(takes_context=True)
@@ -196,7 +217,7 @@ def word(value: Any, table: str) -> str:
 
 
 @register.filter
-def trip_line(trip: Trip) -> str:
+def trip_line(trip: Trip | TripLine) -> str:
     """The cause of a trip, where no policy is at hand."""
     return words.sentence(words.cause(trip, CircuitPolicy()))
 
@@ -207,16 +228,6 @@ def subject(trip: Trip) -> str:
     if trip.tool is not None:
         return clip(trip.tool.name)
     return clip(trip.dependency.slug) if trip.dependency is not None else "the run"
-
-
-@register.filter
-def agent_of(trip: Trip) -> str:
-    """Whose trip it is; where a whole fleet tripped, nobody's."""
-    if trip.scope == "fleet":
-        return "—"
-    if trip.worker is not None:
-        return trip.worker.agent.slug
-    return trip.key.agent.slug if trip.key is not None else "—"
 
 
 @register.simple_tag
@@ -305,7 +316,14 @@ def page_build() -> str:
 @register.simple_tag(takes_context=True)
 def circuit_url(context: template.Context, dependency: Dependency, page: str = "circuit", *more: str) -> str:
     """A page of a dependency in the page's environment."""
-    return str(reverse(f"dashboard:{page}", args=[context["environment"].slug, dependency.slug, *more]))
+    return circuit_at(context["environment"].slug, dependency.slug, page, *more)
+
+
+@register.simple_tag
+@functools.lru_cache(maxsize=4096)
+def circuit_at(environment: str, dependency: str, page: str = "circuit", *more: str) -> str:
+    """The same, by names."""
+    return str(reverse(f"dashboard:{page}", args=[environment, dependency, *more]))
 
 
 @register.simple_tag
@@ -447,7 +465,7 @@ def own_lacks(run: Run) -> list[dict[str, Any]]:
 
 
 @register.filter
-def lacked(run: Run) -> list[str]:
+def lacked(run: Run | RunLine) -> list[str]:
     """The tools a run went without, each once."""
     return list(dict.fromkeys(str(one.get("tool", "?")) for one in runs.lacks(run)))[:5]
 
@@ -463,6 +481,20 @@ def why_url(run: Run | str, tool: Any) -> str:
 def run_url(run_id: str) -> str:
     """The page of the run of this id."""
     return str(reverse("dashboard:run", args=[run_id]))
+
+
+@register.simple_tag
+def id_url(name: str, key: uuid.UUID) -> str:
+    """The page of this id. Long lists have a hundred of them, so the address around it is looked up once."""
+    before, after = _around_an_id(name)
+    return f"{before}{key}{after}"
+
+
+@functools.cache
+def _around_an_id(name: str) -> tuple[str, str]:
+    nobody = uuid.UUID(int=0)
+    before, _, after = str(reverse(f"dashboard:{name}", args=[nobody])).partition(str(nobody))
+    return before, after
 
 
 @register.simple_tag
@@ -495,7 +527,7 @@ def attempts(count: Any) -> str:
 
 
 @register.filter
-def wall(run: Run) -> str:
+def wall(run: Run | RunLine) -> str:
     """From start to end, on the clock."""
     return words.seconds((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "running"
 

@@ -8,13 +8,14 @@ from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 
 from controlplane import clock
-from controlplane.models import AuditEntry, Environment, Outage, Run, Trip
+from controlplane.models import AuditEntry, Environment, Outage
 from controlplane.selectors import lists, people, runs, trips
 from controlplane.selectors.keyset import Walk
+from controlplane.selectors.lines import RunLine, TripLine
 from dashboard import addresses, places
 from dashboard.access import needs
 from dashboard.tables import ROWS, Cells, export
-from dashboard.templatetags.recloser_ui import agent_of, trip_line
+from dashboard.templatetags.recloser_ui import trip_line
 from dashboard.views import people as people_pages
 from dashboard.views import runs as run_pages
 from dashboard.views import trips as trip_pages
@@ -43,11 +44,20 @@ def export_trips(request: HttpRequest) -> HttpResponseBase:
     return export(request, f"trips-{here.slug}", TRIPS, (map(_of_trip, page.trips) for page in walk))
 
 
-def _of_trip(row: Trip) -> Cells:
-    tool, dependency = row.tool and row.tool.name, row.dependency and row.dependency.slug
-    worker = row.worker and row.worker.instance
-    where = (row.pk, row.at, row.scope, row.signal, tool, dependency, agent_of(row), worker, row.run, row.step)
-    return (*where, row.delivery, row.action, trip_line(row), row.false_trip_at, row.false_trip_by)
+def _of_trip(row: TripLine) -> Cells:
+    what = (row.pk, row.at, row.scope, row.signal, row.tool, row.dependency)
+    return (
+        *what,
+        row.agent,
+        row.worker,
+        row.run,
+        row.step,
+        row.delivery,
+        row.action,
+        trip_line(row),
+        row.false_trip_at,
+        row.false_trip_by,
+    )
 
 
 RUNS = (
@@ -66,9 +76,9 @@ def export_runs(request: HttpRequest) -> HttpResponseBase:
     return export(request, f"runs-{here.slug}", RUNS, (map(_of_run, page.runs) for page in walk))
 
 
-def _of_run(row: Run) -> Cells:
+def _of_run(row: RunLine) -> Cells:
     lacked = "; ".join(dict.fromkeys(str(one.get("tool", "?")) for one in runs.lacks(row)))
-    who = (row.pk, row.started_at, row.ended_at, row.agent.slug, row.task_kind, row.status)
+    who = (row.pk, row.started_at, row.ended_at, row.agent, row.task_kind, row.status)
     what = (row.degraded, row.disclosed, lacked, row.steps, row.step_limit)
     return (*who, *what, row.tool_seconds, row.model_seconds, row.tokens, row.cost, row.parent)
 

@@ -14,7 +14,7 @@ from controlplane.selectors import board, circuits
 from controlplane.selectors import runs as selector
 from controlplane.selectors.runs import Filter
 from controlplane.selectors.why import address
-from dashboard import addresses, places, spans, told
+from dashboard import addresses, places, rows, spans, told
 from dashboard.access import needs
 from dashboard.respond import respond
 
@@ -36,6 +36,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         words |= ordered
         context = {
             "found": found,
+            "rows": rows.of_runs(found.runs, now),
             "wanted": wanted,
             "words": words,
             "tabs": [(label, addresses.query(words, show=show), show == wanted.show) for show, label in SHOWS],

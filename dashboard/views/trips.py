@@ -18,7 +18,7 @@ from controlplane.selectors import board, circuits
 from controlplane.selectors import trips as selector
 from controlplane.selectors.trips import MARKS, Filter, TripPage
 from controlplane.services import trips as service
-from dashboard import addresses, gauges, places, spans, words
+from dashboard import addresses, gauges, places, rows, spans, words
 from dashboard.access import actor, needs
 from dashboard.forms import DeedForm, ReasonForm
 from dashboard.respond import respond
@@ -49,6 +49,7 @@ def trips(request: HttpRequest) -> HttpResponse:
         said |= ordered
         context = {
             "found": found,
+            "rows": rows.of_trips(environment.slug, found.trips, now),
             "wanted": wanted,
             "words": said,
             "choices": CHOICES,
