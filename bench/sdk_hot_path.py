@@ -2,7 +2,8 @@
 
     python -m bench.sdk_hot_path [--calls 10000] [--rounds 25] [--memory-calls 1000000]
 
-Every contender is measured once a round, in turn, so that a noisy moment hits all of them alike; the best round counts.
+Every contender is measured once a round, in turn, so that a noisy moment hits all of them alike; the best round counts,
+in processor time.
 Ours tells a control plane that is away: what it counts is folded into the outbox within the time measured.
 """
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from conftest import failing, working
+from recloser import Client
+from recloser.testing.documents import config_document
 
 NAN, HUGE = float("nan"), 10**400
 
@@ -125,3 +128,60 @@ def test_by_default_the_second_call_of_a_tool_takes_the_short_way_and_is_compare
         run.call("tool", {"k": 1}, working)
         tap = run._taps["tool"]
         assert tap.hashes and not tap.plain
+
+
+def told_off(run: Any, way: str, args: dict[str, Any], **more: Any) -> bool:
+    """Make a call of `tool` in one of two ways; was it stopped before it ran?"""
+    if way == "call":
+        answer = run.call("tool", args, working, **more)
+    else:
+        answer = asyncio.run(run.acall("tool", args, found, **more))
+    return answer != "found" and answer["status"] == "blocked"
+
+
+@pytest.fixture
+def run_of() -> Iterator[Any]:
+    """A run whose tool has this policy; two calls went well, so the next take the short way."""
+
+    made = []
+
+    def make(side_effect: str = "read_only", **policy: Any) -> Any:
+        tools = {"tool": {"side_effect": side_effect, "run": policy}}
+        made.append(Client(cache_dir=False, bootstrap=config_document(tools=tools)))
+        run = made[-1].run()
+        run.step()
+        for k in range(2):
+            run.call("tool", {"warming": k}, working)
+        return run
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.mark.parametrize("way", ["call", "acall"])
+@pytest.mark.parametrize("args", [{"q": "storm", "n": 1}, {"q": "storm", "deep": [1]}], ids=["short", "hashed"])
+def test_a_repetition_on_the_short_way_is_stopped(run_of, way, args):
+    run = run_of(identical_calls=2)
+    again = {"n": 1.0, **args, "q": " storm "} if "n" in args else dict(reversed(args.items()))
+    assert [told_off(run, way, one) for one in (args, again, args)] == [False, False, True]
+    assert not told_off(run, way, {"q": "another"})
+    assert told_off(run, way, again)
+
+
+@pytest.mark.parametrize("way", ["call", "acall"])
+def test_a_side_effect_on_the_short_way_is_not_made_twice(run_of, way):
+    run = run_of("side_effect", identical_calls=None)
+    assert [told_off(run, way, {"to": "x"}) for _ in range(2)] == [False, True]
+    assert not told_off(run, way, {"to": "x"}, idempotency_key="k")
+
+
+@pytest.mark.parametrize("way", ["call", "acall"])
+def test_what_may_have_happened_is_not_made_again_on_the_short_way(run_of, way):
+    run = run_of(retry_ambiguous=False)
+    run.call("tool", {"to": "x"}, timing_out_at_once)
+    assert [told_off(run, way, {"to": to}) for to in ("y", "z", "x")] == [False, False, True]
+
+
+def timing_out_at_once(**_: Any) -> Any:
+    raise TimeoutError

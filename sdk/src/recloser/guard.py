@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from recloser.calls import CO_COROUTINE
 from recloser.config_sync import CircuitView, DependencyRule, Snapshot, ToolRule
 from recloser.core.circuit import effective_of, in_share, ramp_share
+from recloser.core.fingerprint import ShortKeys
+from recloser.core.run_tool import Tool
 from recloser.core.types import Delivery, Mode, Outcome, Scope, SideEffectClass, Signal, State
 from recloser.override import Override
 from recloser.permits import RunPermits
@@ -49,8 +51,8 @@ class Tap:
         "answer",
         "attempts",
         "awaits",
-        "flat",
         "hashes",
+        "keys",
         "live",
         "name",
         "outcome",
@@ -59,6 +61,7 @@ class Tap:
         "rule",
         "run",
         "snapshot",
+        "tool",
     )
 
     def __init__(
@@ -68,6 +71,7 @@ class Tap:
         snapshot: Snapshot,
         pulse: object,
         run: Run,
+        tool: Tool,
         *,
         hashes: bool = False,
         answer: dict[str, Any] | None = None,
@@ -77,9 +81,11 @@ class Tap:
         self.snapshot = snapshot
         self.pulse = pulse
         self.run = run
+        self.tool = tool
         self.hashes = hashes
         self.answer = answer
-        self.flat = not rule.policy.ignored_args and not rule.policy.casefold_args
+        flat = not rule.policy.ignored_args and not rule.policy.casefold_args
+        self.keys = ShortKeys() if flat else None
         self.plain = not hashes and answer is None
         self.outcome = Outcome.OK if answer is None else Outcome.REJECTED
         self.attempts = 1 if answer is None else 0

@@ -96,7 +96,10 @@ class Ticket:
 class Memory:
     """What is known of one task execution, in this process."""
 
-    __slots__ = ("__dict__", "__weakref__", "_pulse", "_seen", "_step", "_taps")  # what a call reads is near
+    __slots__ = (  # what a call reads is near
+        "__dict__", "__weakref__", "_client", "_lock", "_pulse", "_result", "_salt", "_seen", "_state", "_step",
+        "_taps",
+    )  # fmt: skip
 
     def __init__(
         self,

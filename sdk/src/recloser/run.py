@@ -2,7 +2,8 @@
 
 The short way through `call` and `acall` is a `Tap`. Where no rule compares a tool's calls it makes nothing but the line
 it leaves, and holds no lock. Under the built-in policy calls are compared (`identical_calls`): then it makes a key of
-the arguments and one of the result too, and holds the run's own lock while each is looked up.
+the arguments and one of the result too, and holds the run's own lock while the result is judged; before the call only
+where something could stop it.
 
 Everything else goes through `Ticket`s: asked for before a call, handed back after it, so that loops which dispatch by
 themselves are served by the same rules. No lock is held during a call.
@@ -26,7 +27,7 @@ from recloser.classify import FLAT, Classifier, Reading
 from recloser.config_sync import ToolRule
 from recloser.core.budget import Reservation, Spend
 from recloser.core.ending import dead_end
-from recloser.core.fingerprint import SHORT, call_key, result_fingerprint, result_key, short_key
+from recloser.core.fingerprint import SHORT, call_key, result_fingerprint, result_key
 from recloser.core.run import NOTHING, RunDecision
 from recloser.core.types import FAILURES, SUCCESSES, Action, Delivery, Outcome, Scope
 from recloser.guard import Obstacle, Tap, obstacle, untouched
@@ -569,7 +570,9 @@ class Run(Telling):
 
     def _remember(self, ticket: Ticket, pulse: object, answer: dict[str, Any]) -> None:
         """The same tool asked for again in the same step gets the same answer."""
-        tap = Tap(ticket.name, ticket.rule, ticket.snapshot, pulse, self, answer=dict(answer))
+        tap = Tap(
+            ticket.name, ticket.rule, ticket.snapshot, pulse, self, self._state.tool(ticket.name), answer=dict(answer)
+        )
         with self._lock:
             if self._result is None and self._state.is_withdrawn(ticket.name):
                 self._taps = {**self._taps, ticket.name: tap}
@@ -596,16 +599,11 @@ class Run(Telling):
 
     def _compared_call(self, tap: Tap, args: Any, fn: Callable[..., Any], idempotency_key: str | None) -> Any:
         step = self._step
-        key = short_key(args) if tap.flat and type(args) is dict else None
-        if key is None or idempotency_key is not None:
-            key, refusal = self._compare(tap, args, step, idempotency_key)
+        key = tap.keys.of(args) if type(args) is dict and tap.keys is not None else None
+        if key is None or not self._state.is_clear(tap.tool):
+            key, refusal = self._compare(tap, args, step, key, idempotency_key)
             if refusal is not None:
                 return refusal
-        else:
-            with self._lock:
-                refused = self._state.admit(tap.name, key, step, 0.0)
-            if refused is not None and self._result is None:
-                return self._refuse(_late(tap, step, 0.0, key), refused, None, monotonic())
         began = monotonic()
         try:
             result = fn(**args) if type(args) is dict else calls.invoke(fn, args)
@@ -621,9 +619,11 @@ class Run(Telling):
 
     async def _compared_acall(self, tap: Tap, args: Any, fn: Any, idempotency_key: str | None) -> Any:
         step = self._step
-        key, refusal = self._compare(tap, args, step, idempotency_key)
-        if refusal is not None:
-            return refusal
+        key = tap.keys.of(args) if type(args) is dict and tap.keys is not None else None
+        if key is None or not self._state.is_clear(tap.tool):
+            key, refusal = self._compare(tap, args, step, key, idempotency_key)
+            if refusal is not None:
+                return refusal
         began = monotonic()
         try:
             result = await (fn(**args) if type(args) is dict else calls.invoke(fn, args))
@@ -638,11 +638,13 @@ class Run(Telling):
         return self._compared(tap, step, key, began, result, ended)
 
     def _compare(
-        self, tap: Tap, args: Any, step: int | None, idempotency_key: str | None
+        self, tap: Tap, args: Any, step: int | None, key: str | None, idempotency_key: str | None
     ) -> tuple[str | None, dict[str, Any] | None]:
         """The key of a call, and the result that stands in for it where it repeats another."""
         policy = tap.rule.policy
-        key = call_key(tap.name, args, salt=self._salt, ignored=policy.ignored_args, casefold=policy.casefold_args)
+        if key is None:
+            ignored, folded = policy.ignored_args, policy.casefold_args
+            key = call_key(tap.name, args, salt=self._salt, ignored=ignored, casefold=folded)
         try:
             with self._lock:
                 refused = self._state.admit(tap.name, key, step, 0.0, keyed=idempotency_key is not None)
@@ -660,8 +662,12 @@ class Run(Telling):
                 content: str | None = "=" + result.strip()
             else:
                 content = result_key(result, self._salt)
-            with self._lock:
-                decisions = NOTHING if self._result is not None else self._state.worked(tap.name, step, key, content)
+            lock = self._lock
+            lock.acquire()  # `with` asks for two special methods, which is half the price of a lock
+            try:
+                decisions = NOTHING if self._result is not None else self._state.worked(tap.tool, step, key, content)
+            finally:
+                lock.release()
             seen = self._seen
             seen.append((tap, step, began, ended, key, content))
             if len(seen) > FOLD_AT:
@@ -918,7 +924,8 @@ class Run(Telling):
             and not self._state.is_withdrawn(name)
             and ticket.rule.policy.call_timeout_s is None
         ):
-            self._taps = {**self._taps, name: Tap(name, ticket.rule, snapshot, pulse, self, hashes=ticket.hashes)}
+            tool = self._state.tool(name)
+            self._taps = {**self._taps, name: Tap(name, ticket.rule, snapshot, pulse, self, tool, hashes=ticket.hashes)}
 
     def _note_fallback(self, name: str) -> None:
         for lost in self._state.withdrawn:

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recloser.core.fingerprint import call_key, fingerprint, result_fingerprint, result_key, told
+from recloser.core.fingerprint import ShortKeys, call_key, fingerprint, result_fingerprint, result_key, told
 
 SALT = b"run 1"
 
@@ -186,6 +186,37 @@ def test_a_key_tells_apart_what_a_fingerprint_tells_apart(one, other):
     assert call_key("tool", json.dumps(one), salt=SALT) is not None
     keys = [told("tool", call_key("tool", args, salt=SALT), salt=SALT) for args in (one, other)]
     assert all(len(key) == 32 for key in keys) and (keys[0] == keys[1]) == same(fingerprint)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+ANY_JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+CALLS = st.dictionaries(st.text(max_size=8), ANY_JSON, max_size=10)
+
+
+@given(st.lists(ARGUMENTS | CALLS, min_size=2, max_size=6))
+def test_a_remembered_order_of_names_changes_no_key(calls):
+    """One memory for all calls of a tool, whatever their names, gives each the text that a new memory gives it."""
+    remembered = ShortKeys()
+    texts = [remembered.of(args) for args in calls]
+    assert texts == [ShortKeys().of(args) for args in calls]
+    kept = [(text, fingerprint("t", args, salt=SALT)) for text, args in zip(texts, calls, strict=True) if text]
+    assert all((one[0] == other[0]) == (one[1] == other[1]) for one in kept for other in kept)
+
+
+@given(CALLS)
+def test_a_call_written_in_another_order_with_blanks_about_has_the_same_key(args):
+    other = {name: f"  {value}\n" if type(value) is str else value for name, value in reversed(args.items())}
+    assert call_key("t", args, salt=SALT) == call_key("t", other, salt=SALT) is not None
+
+
+@pytest.mark.parametrize(
+    "args", [{"a" * 201: 1}, {f"a{n}": n for n in range(9)}, {"a": "x" * 201}, {"a": 10**17}, {1: 2}, {"a": [1]}]
+)
+def test_what_is_not_short_has_no_short_key_and_leaves_the_memory_usable(args):
+    keys = ShortKeys()
+    before = keys.of({"a": 1})
+    assert keys.of(args) is None
+    assert keys.of({"a": 1.0}) == before == ShortKeys().of({"a": 1})
 
 
 def test_the_order_of_the_arguments_makes_no_other_call():

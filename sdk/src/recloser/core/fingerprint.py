@@ -20,7 +20,7 @@ FEW = 8
 DEEPEST = 60
 MOST_NODES = 50_000
 _WIDE = 10**17
-_DIGITS = 16
+_LOWEST = -_WIDE
 _AS_TEXT = frozenset({"decimal", "fractions", "datetime", "uuid", "pathlib", "ipaddress"})
 
 
@@ -196,42 +196,63 @@ def call_key(
     """
     if type(args) is not dict:
         args = _parsed(args) if type(args) is str else args
-    if type(args) is dict and not ignored and not casefold and (text := short_key(args)) is not None:
+    if type(args) is dict and not ignored and not casefold and (text := ShortKeys().of(args)) is not None:
         return text
     return fingerprint(tool, args, salt=salt, ignored=ignored, casefold=casefold)
 
 
-def short_key(args: dict[Any, Any]) -> str | None:
-    """Few flat arguments as one text, by sorted names; None where they are not few, not short, or not flat."""
-    if len(args) > FEW:
-        return None
-    parts = ["="]
-    try:
-        for name in sorted(args):
-            value = args[name]
-            parts.append(name)
-            if type(value) is str:
-                value = value.strip()
-                if len(value) > SHORT:
-                    return None
-                parts.append(":")
-                parts.append(value)
-            else:
-                number = str(value) if type(value) is int else _written(value)
-                if len(number) > _DIGITS:
-                    return None
-                parts.append("=")
-                parts.append(number)
-        text = "\n".join(parts)
-    except (TypeError, ValueError):  # not all of the names are texts; no number, or one without end
-        return None
-    return text if text.count("\n") == 3 * len(args) else None  # else a text of several lines: it reads in two ways
+class ShortKeys:
+    """Few flat arguments as one text, without hashing; None where they are not few, not short, or not flat.
+
+    The calls of a tool mostly have the same names: their order is found once. Equal calls have equal texts, whatever
+    was written before.
+    """
+
+    __slots__ = ("_shape",)
+
+    def __init__(self) -> None:
+        self._shape: _Shape = (0, (), "=|")
+
+    def of(self, args: dict[Any, Any]) -> str | None:
+        """The text of one call. Every part of it says how long it is, or ends where no number goes on."""
+        try:
+            count, order, text = self._shape
+            if len(args) != count:
+                return self._of_others(args)
+            for name in order:
+                value = args[name]
+                if type(value) is str:
+                    value = value.strip()
+                    if len(value) > SHORT:
+                        return None
+                    text = f"{text}{len(value)}:{value}"
+                elif type(value) is int and _LOWEST < value < _WIDE:
+                    text = f"{text}={value};"
+                else:
+                    text = f"{text}={_written(value)};"
+        except KeyError:
+            return self._of_others(args)
+        except Exception:  # no number, or one without end, or what a hostile object raises
+            return None
+        return text
+
+    def _of_others(self, args: dict[Any, Any]) -> str | None:
+        """Of other names than the last call had."""
+        if len(args) > FEW or any(type(name) is not str for name in args) or sum(map(len, args)) > SHORT:
+            return None
+        order = tuple(sorted(args))
+        self._shape = (len(order), order, "=" + "".join(f"{len(name)}:{name}" for name in order) + "|")
+        return self.of(args)
+
+
+_Shape = tuple[int, tuple[str, ...], str]
+"""How many names, the names in order, and how a key of theirs begins."""
 
 
 def _written(value: Any) -> str:
     """A number that is no integer, a truth value, or nothing at all. Raises `TypeError` on anything else."""
     if type(value) is float:
-        if not -_WIDE < value < _WIDE:  # not a number is not between anything, either
+        if not _LOWEST < value < _WIDE:  # not a number is not between anything, either
             raise TypeError
         return str(int(value)) if value == int(value) else str(value)
     if type(value) is bool:

@@ -32,6 +32,7 @@ class RunState:
         "_budget",
         "_circles",
         "_dependencies",
+        "_has_failed",
         "_latest",
         "_policy",
         "_serial",
@@ -67,6 +68,8 @@ class RunState:
         self._circles = Circles(cycles) if cycles is not None else None
         watched = policy.no_progress_steps is not None and policy.no_progress_delivery is not Delivery.OFF
         self._standstill = Standstill() if watched else None
+        self._has_failed = False
+        """Any call ever: until then no success has a streak to end."""
         self._latest: Tool | None = None
         """The tool called last, where standing still is watched."""
         self._unknown: set[Hashable] = set()
@@ -119,6 +122,14 @@ class RunState:
             return None
         return self._repeated(entry, fingerprint, step, keyed)
 
+    def tool(self, name: str) -> Tool:
+        """One tool's counters, for `is_clear` and `worked`: whoever asks often, looks it up once."""
+        return self._tools.get(name) or self._stranger(name)
+
+    def is_clear(self, tool: Tool) -> bool:
+        """Nothing can stop a call of this tool, whatever its arguments: `admit` need not be asked."""
+        return self.ended is None and tool.withdrawn is None and not (tool.blocked or tool.ambiguous or tool.guarded)
+
     def _repeated(self, entry: Tool, call: Hashable, step: int | None, keyed: bool) -> RunDecision | None:
         if entry.blocked and call in entry.blocked:
             return replace(entry.blocked[call], step=step)
@@ -151,9 +162,9 @@ class RunState:
 
         `result` is the fingerprint of its content, `at_fault` the dependencies to blame where somebody knows.
         """
-        if outcome is _OK and progress is None:
-            return self.worked(tool, step, fingerprint, result)
         entry = self._tools.get(tool) or self._stranger(tool)
+        if outcome is _OK and progress is None:
+            return self.worked(entry, step, fingerprint, result)
         if outcome in _NO_EVIDENCE:
             self._did_not_run(entry, outcome, fingerprint)
             return NOTHING
@@ -177,26 +188,25 @@ class RunState:
             self._stood_still(self._standstill, entry, outcome, own_step, step, result, progress, found)
         return tuple(found) if found else NOTHING
 
-    def worked(self, tool: str, step: int | None, fingerprint: Hashable, result: Hashable) -> tuple[RunDecision, ...]:
+    def worked(self, entry: Tool, step: int | None, fingerprint: Hashable, result: Hashable) -> tuple[RunDecision, ...]:
         """`record` for a call that went well, as nearly all do; by position, because that is cheaper."""
-        entry = self._tools.get(tool) or self._stranger(tool)
         if entry.policy.delivery is _OFF:
             return NOTHING
-        own_step: Hashable = self._own_step() if step is None else step
         found: list[RunDecision] = []
-        self._succeeded(entry)
+        if self._has_failed or entry.share is not None:
+            self._succeeded(entry)
         limit = entry.identical_limit
         if limit is not None and fingerprint is not None and result is not None:
             count = entry.repeats.saw(fingerprint, result)
             if count >= limit:
                 self._identical(entry, fingerprint, count, limit, step, found)
-        if self._circles is not None and (names := self._circles.saw(tool, fingerprint, result)):
+        if self._circles is not None and (names := self._circles.saw(entry.name, fingerprint, result)):
             self._oscillated(entry, names, step, found)
         still = self._standstill
         if still is not None:
             self._latest = entry
             if not still.supplied:
-                count = still.call(own_step, True, result)
+                count = still.call(self._own_step() if step is None else step, True, result)
                 if self._told or count >= (self._policy.no_progress_steps or 0):
                     self._judge_standstill(entry, count, step, found)
         return tuple(found) if found else NOTHING
@@ -234,6 +244,7 @@ class RunState:
         at_fault: Iterable[str] | None,
         found: list[RunDecision],
     ) -> None:
+        self._has_failed = True
         if outcome is Outcome.UNKNOWN_TOOL:
             self._named_unknown(entry, own_step, step, found)
         elif outcome is Outcome.SEMANTIC_ERROR:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 LONGEST_CIRCLE = 8
+_MOST_CALLS = 128
 MOST_REMEMBERED = 1024
 """At least so many are remembered, and never more than twice as many."""
 
@@ -55,7 +56,8 @@ class Circles:
     def __init__(self, cycles: int) -> None:
         self._cycles = cycles
         self._recent: deque[tuple[str, Hashable, Hashable]] = deque(maxlen=LONGEST_CIRCLE + 1)
-        self._calls: deque[Hashable] = deque(maxlen=LONGEST_CIRCLE + 1)
+        self._calls: dict[Hashable, None] = {}
+        """The latest calls and some before them: what is not among these closes no circle."""
         self._matches = [0] * (LONGEST_CIRCLE + 1)
         self._matching = False
 
@@ -65,10 +67,13 @@ class Circles:
             self.clear()  # what cannot be compared may be progress
             return ()
         entry = (tool, call, result)
-        known = call in self._calls
-        self._calls.append(call)
-        self._recent.append(entry)
+        calls, recent = self._calls, self._recent
+        known = call in calls
+        calls[call] = None
+        recent.append(entry)
         if not known:  # it closes nothing, and breaks what was about to close
+            if len(calls) > _MOST_CALLS:
+                self._calls = {seen[1]: None for seen in recent}
             if self._matching:
                 self._matches, self._matching = [0] * (LONGEST_CIRCLE + 1), False
             return ()
@@ -109,7 +114,11 @@ class Standstill:
 
     def call(self, step: Hashable, worked: bool, result: Hashable) -> int:
         """Count by results: new content is progress; a failure, an empty or a known answer is none."""
-        return self.moved(step, worked and (result is None or self._is_new(result)))
+        if not worked or (result is not None and result in self._results):
+            return self.moved(step, False)
+        if result is not None:
+            self._remember(result)
+        return self.moved(step, True)
 
     def state(self, step: Hashable, fingerprint: Hashable) -> int:
         """Count by the state fingerprint that the agent supplies."""
@@ -126,13 +135,10 @@ class Standstill:
             self._still.add(step)
         return len(self._still)
 
-    def _is_new(self, result: Hashable) -> bool:
-        if result in self._results:
-            return False
+    def _remember(self, result: Hashable) -> None:
         self._results[result] = None
         if len(self._results) > 2 * MOST_REMEMBERED:
             self._results = _latest(self._results)
-        return True
 
 
 class Share:
