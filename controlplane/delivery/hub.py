@@ -2,7 +2,8 @@
 
 One Redis subscription brings hints; once a second the versions are read all the same, so a lost hint heals. What is
 told is always read from Postgres. A listener that cannot keep up is cut, and comes back for the whole document.
-Dashboards hear of new trips and runs too: that something happened, at most once a second, never what.
+Dashboards hear of new trips and runs too: that something happened, at most once a second, never what; all pages of an
+environment are told the same, by one clock.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -33,6 +35,8 @@ BETWEEN_LOOKS_S = 0.1
 QUEUED = 64
 """Events that a listener may be behind before it is cut."""
 PAUSE_S = 1.0
+BETWEEN_S = 0.25
+"""So a page gets at most four signals a second."""
 BETWEEN_NEWS_S = 1.0
 """Trips and runs come with nearly every batch of a busy fleet; a page asks for them no oftener than so."""
 HEARTBEAT_S = 10.0
@@ -58,17 +62,15 @@ async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
         await asyncio.wait(pending, timeout=0.2)
 
 
-class Listener:
-    """One stream of one environment: what it has still to be told, and a way to end it.
+class Stream:
+    """What one stream has still to be told, and a way to end it.
 
     Thousands are told one thing at once, so this is as little as will do: one reader, one thread, no lock.
     """
 
-    __slots__ = ("_events", "_loop", "_waiting", "end", "environment_id", "key_id", "told_at")
+    __slots__ = ("_events", "_loop", "_waiting", "end", "told_at")
 
-    def __init__(self, environment_id: int, key_id: int, end: Callable[[], object]) -> None:
-        self.environment_id = environment_id
-        self.key_id = key_id
+    def __init__(self, end: Callable[[], object]) -> None:
         self.end = end
         self._loop = asyncio.get_running_loop()
         self._events: collections.deque[bytes] = collections.deque()
@@ -95,13 +97,71 @@ class Listener:
         return self._events.popleft()
 
 
-class Watcher:
-    """A dashboard: it only wants to know that something changed, in one environment or (None) in any."""
+class Listener(Stream):
+    """An agent's, of one environment."""
 
-    def __init__(self, environment_id: int | None) -> None:
+    __slots__ = ("environment_id", "key_id")
+
+    def __init__(self, environment_id: int, key_id: int, end: Callable[[], object]) -> None:
+        super().__init__(end)
         self.environment_id = environment_id
-        self.changed = asyncio.Event()
-        self.leaving = False
+        self.key_id = key_id
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a page can know of its environment without asking."""
+
+    version: int
+    """Rises with every change of a circuit or of config."""
+    activity: int
+    """Rises with news that no version tells: trips inside agents, and runs."""
+
+
+class Pages:
+    """Dashboards of one environment, or of all: they want to know that something changed, and ask what by themselves.
+
+    All have been told the same, so one event is written for all of them, and one clock keeps the pause in between.
+    """
+
+    def __init__(self, known: Callable[[], Known]) -> None:
+        self._known = known
+        self._told = known()
+        self._timer: asyncio.Handle | None = None
+        self._stirred = False
+        self.streams: set[Stream] = set()
+
+    @property
+    def first(self) -> bytes:
+        """What a page is told as it comes: the same as all others were last."""
+        return event("changed", {"version": self._told.version, "activity": self._told.activity})
+
+    def stir(self) -> None:
+        """Something may have changed: tell it at once, or after the pause together with what comes meanwhile."""
+        self._stirred = True
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_soon(self._tell)
+
+    def close(self) -> None:
+        """Nobody is left to tell."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell(self) -> None:
+        self._timer = None
+        told, known, self._stirred = self._told, self._known(), False
+        if known == told:
+            return
+        news = {"version": known.version} if known.version != told.version else {}
+        self._told, written = known, event("changed", {**news, "activity": known.activity})
+        for stream in list(self.streams):
+            stream.tell(written)
+        self._timer = asyncio.get_running_loop().call_later(BETWEEN_S, self._rested)
+
+    def _rested(self) -> None:
+        self._timer = None
+        if self._stirred:
+            self._tell()
 
 
 @dataclass
@@ -127,7 +187,7 @@ class Hub:
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._channels: dict[int, _Channel] = {}
-        self._watchers: set[Watcher] = set()
+        self._pages: dict[int | None, Pages] = {}
         self._seen: dict[int, versions.Versions] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._hinted = asyncio.Event()
@@ -156,11 +216,8 @@ class Hub:
     def farewell(self) -> None:
         """Say goodbye to every stream; it ends by itself."""
         self.leaving = True
-        for listener in self._listeners():
-            listener.tell(BYE)
-        for watcher in self._watchers:
-            watcher.leaving = True
-            watcher.changed.set()
+        for stream in self._streams():
+            stream.tell(BYE)
 
     @contextlib.asynccontextmanager
     async def listening(self, listener: Listener) -> AsyncIterator[Circuits]:
@@ -179,32 +236,42 @@ class Hub:
                 channel.document = None
 
     @contextlib.asynccontextmanager
-    async def watching(self, watcher: Watcher) -> AsyncIterator[None]:
-        """Wake the watcher at every change from the version that is known now."""
-        if not self._knows(watcher.environment_id):
+    async def watching(self, environment_id: int | None, page: Stream) -> AsyncIterator[bytes]:
+        """What a page is told first, and from then on in its queue that something changed: there, or (None) anywhere.
+
+        A page fetches what is newer than itself. News that no version tells come without one: fetch all the same.
+        """
+        if not self._knows(environment_id):
             await self._looked(await self._threads.run(_look, self._keys()))
-        self._watchers.add(watcher)
+        pages = self._pages.setdefault(environment_id, Pages(functools.partial(self._known, environment_id)))
+        pages.streams.add(page)
+        if self.leaving:
+            page.tell(BYE)
         try:
-            yield
+            yield pages.first
         finally:
-            self._watchers.discard(watcher)
+            pages.streams.discard(page)
+            if not pages.streams:
+                pages.close()
+                self._pages.pop(environment_id, None)
 
     def _knows(self, environment_id: int | None) -> bool:
         return bool(self._seen) if environment_id is None else environment_id in self._seen
 
-    def version(self, environment_id: int | None) -> int:
-        """A number that rises with every change that a watcher of it would see."""
-        seen = self._seen.values() if environment_id is None else [self._seen.get(environment_id)]
-        return sum(each.circuits for each in seen if each)
-
-    def activity(self, environment_id: int | None) -> int:
-        """A number that rises with news that no version tells: trips inside agents, and runs."""
-        return sum(self._activity.values()) if environment_id is None else self._activity.get(environment_id, 0)
+    def _known(self, environment_id: int | None) -> Known:
+        of = (lambda kept: kept.values()) if environment_id is None else (lambda kept: [kept.get(environment_id)])
+        return Known(
+            version=sum(each.circuits for each in of(self._seen) if each),
+            activity=sum(each for each in of(self._activity) if each),
+        )
 
     def happened(self, environment_id: int) -> None:
         """There is a new trip or run."""
         self._news.add(environment_id)
         self._happened.set()
+
+    def _streams(self) -> list[Stream]:
+        return [*self._listeners(), *(page for pages in self._pages.values() for page in pages.streams)]
 
     def _listeners(self) -> list[Listener]:
         return [listener for channel in self._channels.values() for listener in channel.listeners]
@@ -256,16 +323,16 @@ class Hub:
             self._note(environment_id, versions.Versions(newer.epoch, newer.config, newer.version))
 
     def _note(self, environment_id: int, version: versions.Versions) -> None:
-        """Remember a version; whoever watches is woken if it is another than before, or the first that is known."""
+        """Remember a version; pages hear of it if it is another than before, or the first that is known."""
         before = self._seen.get(environment_id)
         self._seen[environment_id] = version
         if before != version:
             self._wake(environment_id)
 
     def _wake(self, environment_id: int) -> None:
-        for watcher in self._watchers:
-            if watcher.environment_id in (None, environment_id):
-                watcher.changed.set()
+        for watched in (environment_id, None):
+            if pages := self._pages.get(watched):
+                pages.stir()
 
     def _is_heard(self, environment_id: int) -> bool:
         channel = self._channels.get(environment_id)
@@ -330,7 +397,7 @@ class Hub:
         self._wake(environment_id)
 
     async def _spread(self) -> None:
-        """Pass on that something happened: to the watchers here at once, to other processes by a hint."""
+        """Pass on that something happened: to the pages here at once, to other processes by a hint."""
         while True:
             await self._happened.wait()
             self._happened.clear()
@@ -350,9 +417,9 @@ class Hub:
         while True:
             await asyncio.sleep(HEARTBEAT_S / 10)
             quiet_since = time.monotonic() - 0.9 * HEARTBEAT_S
-            for listener in self._listeners():
-                if listener.told_at <= quiet_since:
-                    listener.tell(HEARTBEAT)
+            for stream in self._streams():
+                if stream.told_at <= quiet_since:
+                    stream.tell(HEARTBEAT)
 
 
 class _Hint(msgspec.Struct):

@@ -27,6 +27,7 @@ from controlplane.edge.documents import Documents, Looks
 from controlplane.edge.http import Disconnected, Problem, Receive, Scope, Send, headers_of, refuse, unavailable
 from controlplane.edge.keys import Keys
 from controlplane.edge.sharing import Sharing
+from controlplane.edge.sign_ins import SignIns
 from controlplane.services import system
 from controlplane.services.ingest import Intake
 from controlplane.threads import Threads
@@ -66,6 +67,7 @@ class Edge:
         self._keys = Keys(self._pool)
         self._rehearsals = rehearsal.Rehearsals(self._threads, self._considering)
         self.hub = Hub(self._threads)
+        self._sign_ins = SignIns(self._threads)
         self.intake = Intake(self._pool, self._threads)
         self._sharing = Sharing(self.intake.cap, self._redis)
         self._batches = Batches(self.intake, self._redis, self._considering, self.hub, self._threads)
@@ -75,6 +77,7 @@ class Edge:
         """Open the pool (it need not reach Postgres yet), begin to poll, to hear and to beat."""
         await self._pool.open()
         self.hub.start()
+        self._sign_ins.start()
         self._sharing.start()
         self._beating = asyncio.create_task(self._beat())
 
@@ -84,6 +87,7 @@ class Edge:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
         await self.hub.close()
+        await self._sign_ins.close()
         await self._sharing.close()
         await self._considering.close()
         self._permits.close()
@@ -124,7 +128,7 @@ class Edge:
             raise _no_route(scope)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await live.serve(self.hub, self._threads, scope, receive, send)
+        await live.serve(self.hub, self._sign_ins, self._threads, scope, receive, send)
 
     async def _batch(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import time
 from dataclasses import dataclass
-from importlib import import_module
 from urllib.parse import parse_qs, urlsplit
 
 from django.conf import settings
-from django.contrib.auth import get_user
-from django.http import HttpRequest
 from django.http.cookie import parse_cookie
 from django.http.request import split_domain_port, validate_host
 
-from controlplane.delivery.hub import BYE, HEARTBEAT, HEARTBEAT_S, Hub, Watcher, event
+from controlplane.delivery.hub import BYE, Hub, Stream
 from controlplane.edge import streaming
 from controlplane.edge.http import Headers, Problem, Receive, Scope, Send, headers_of, unavailable
+from controlplane.edge.sign_ins import SignIns, Viewer, viewer
 from controlplane.models import Environment
-from controlplane.permissions import VIEW
 from controlplane.threads import Threads
-
-BETWEEN_S = 0.25
-"""So at most four signals a second."""
-CHECK_S = 30.0
-"""A session that has ended ends its streams within so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +23,19 @@ class _Asked:
     slug: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What a page has heard."""
-
-    version: int | None
-    activity: int
-
-
-_NOTHING = _Told(None, 0)
-
-
-async def serve(hub: Hub, threads: Threads, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(hub: Hub, sign_ins: SignIns, threads: Threads, scope: Scope, receive: Receive, send: Send) -> None:
     """One page's signals."""
     headers = headers_of(scope)
     _check_source(headers, scope)
     asked = _asked(headers, scope)
-    environment_id = await threads.run(_admit, asked)
+    viewing, environment_id = await threads.run(_admit, asked)
     if hub.leaving:
         raise unavailable(retry_after_s=5)
-    watcher = Watcher(environment_id)
-    async with hub.watching(watcher):
-        await streaming.Life().run(_signal(hub, threads, watcher, asked, send), receive, send)
+    life = streaming.Life()
+    page = Stream(life.end)
+    with sign_ins.ending(viewing, life.end):
+        async with hub.watching(environment_id, page) as first:
+            await life.run(_signal(page, first, send), receive, send)
 
 
 def _check_source(headers: Headers, scope: Scope) -> None:
@@ -76,70 +56,26 @@ def _asked(headers: Headers, scope: Scope) -> _Asked:
     return _Asked(cookies.get(settings.SESSION_COOKIE_NAME, ""), query.get("environment", [None])[0])
 
 
-def _admit(asked: _Asked) -> int | None:
-    """The environment to watch, None for all; Problem for everyone who may not."""
-    if not _may_view(asked.cookie):
+def _admit(asked: _Asked) -> tuple[Viewer, int | None]:
+    """Who asks, and the environment to watch, None for all; Problem for everyone who may not."""
+    viewing = viewer(asked.cookie)
+    if viewing is None:
         raise Problem(401, "signed_out", "the session has ended", "sign in again")
     if asked.slug is None:
-        return None
+        return viewing, None
     found = None
     if "\0" not in asked.slug:
         found = Environment.objects.filter(slug=asked.slug).values_list("id", flat=True).first()
     if found is None:
         raise Problem(404, "not_found", "there is no such environment", "leave it out, or name one that exists")
-    return found
+    return viewing, found
 
 
-def _may_view(cookie: str) -> bool:
-    if not cookie:
-        return False
-    request = HttpRequest()
-    request.session = import_module(settings.SESSION_ENGINE).SessionStore(cookie)
-    return get_user(request).has_perm(VIEW)
-
-
-async def _signal(hub: Hub, threads: Threads, watcher: Watcher, asked: _Asked, send: Send) -> None:
+async def _signal(page: Stream, first: bytes, send: Send) -> None:
     await streaming.begin(send)
-    told = await _tell(hub, watcher, send, _NOTHING)
-    checked, heard = time.monotonic(), time.monotonic()
-    while not watcher.leaving:
-        if await _changed(watcher):
-            told = await _tell(hub, watcher, send, told)
-            heard = time.monotonic()
-            await asyncio.sleep(BETWEEN_S)
-        elif time.monotonic() - heard >= HEARTBEAT_S:
-            await streaming.write(send, HEARTBEAT)
-            heard = time.monotonic()
-        if time.monotonic() - checked >= CHECK_S:
-            if not await threads.run(_may_view, asked.cookie):
-                return
-            checked = time.monotonic()
-    await streaming.write(send, BYE)
-
-
-async def _changed(watcher: Watcher) -> bool:
-    try:
-        async with asyncio.timeout(HEARTBEAT_S):  # no task of its own, as wait_for makes one
-            await watcher.changed.wait()
-    except TimeoutError:
-        return False
-    watcher.changed.clear()
-    return not watcher.leaving
-
-
-async def _tell(hub: Hub, watcher: Watcher, send: Send, told: _Told) -> _Told:
-    """Signal the version where it moved, and the count of other news; what is told now.
-
-    A page fetches what is newer than itself. News that no version tells come without one: fetch all the same.
-    """
-    known = _Told(hub.version(watcher.environment_id), hub.activity(watcher.environment_id))
-    if known != told:
-        await streaming.write(send, _event(known, moved=known.version != told.version))
-    return known
-
-
-@functools.lru_cache(maxsize=64)
-def _event(known: _Told, *, moved: bool) -> bytes:
-    """Written once for all who hear the same."""
-    news = {"activity": known.activity}
-    return event("changed", {"version": known.version, **news} if moved else news)
+    told = first
+    while True:
+        await streaming.write(send, told)
+        if told is BYE:
+            return
+        told = await page.next()

@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.sessions.models import Session as SignIn
+from django.db import OperationalError
 from django.test import Client
 
 from controlplane import clock, redis_clients
 from controlplane.delivery import hub, publish, versions
-from controlplane.edge import live
+from controlplane.edge import sign_ins
 from controlplane.models import Environment, User
 from controlplane.services import circuits, tools
 from tests.edge import harness
@@ -17,9 +18,12 @@ from tests.edge import harness
 @pytest.fixture
 def cookie(prod):
     """Ann's, who may view."""
-    ann = User.objects.create_user("ann", role="viewer")
+    return _signed_in("ann")
+
+
+def _signed_in(name):
     client = Client()
-    client.force_login(ann, backend="controlplane.permissions.RoleBackend")
+    client.force_login(User.objects.create_user(name, role="viewer"), backend="controlplane.permissions.RoleBackend")
     return {"cookie": f"sessionid={client.cookies['sessionid'].value}"}
 
 
@@ -101,9 +105,8 @@ def _news(stream, seen):
 def test_a_repeated_batch_is_no_news(edge, prod, agent, cookie):
     batch = agent.batch(runs=[harness.run()])
     agent.post(batch)
-    harness.until(lambda: edge.edge.hub.activity(prod.pk) == 1)
     stream = edge.stream("/live?environment=prod", cookie)
-    stream.events.next("changed")
+    harness.until(lambda: stream.events.next("changed", within=5)["activity"] == 1)
 
     agent.post(batch)
 
@@ -205,14 +208,54 @@ def test_an_environment_that_is_not_there_is_said_so(edge, cookie):
 
 
 def test_signing_out_ends_the_stream(edge, cookie, monkeypatch):
-    monkeypatch.setattr(live, "CHECK_S", 0.0)
-    monkeypatch.setattr(live, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
     stream = edge.stream("/live", cookie)
     stream.events.next("changed")
 
     SignIn.objects.all().delete()
 
-    assert stream.events.ended(within=2)
+    assert stream.events.ended(within=10)
+
+
+@pytest.mark.parametrize("change", [{"is_active": False}, {"role": "nobody"}, {"password": "another"}])
+def test_a_person_who_may_no_longer_view_hears_no_more_and_others_go_on(edge, prod, cookie, change, monkeypatch):
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
+    hers = edge.stream("/live", cookie)
+    bens = edge.stream("/live", _signed_in("ben"))
+    hers.events.next("changed")
+    before = bens.events.next("changed")["version"]
+
+    User.objects.filter(username="ann").update(**change)
+
+    assert hers.events.ended(within=10)
+    _hold_open(prod)
+    harness.until(lambda: bens.events.next("changed", within=2.5)["version"] > before)
+
+
+def test_pages_go_on_while_sign_ins_cannot_be_read(edge, prod, cookie, monkeypatch):
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
+    looked = []
+    monkeypatch.setattr(sign_ins, "still_viewing", lambda *asked: looked.append(asked) or _away())
+    stream = edge.stream("/live", cookie)
+    before = stream.events.next("changed")["version"]
+    harness.until(lambda: len(looked) > 2, what="looks")
+
+    _hold_open(prod)
+
+    harness.until(lambda: stream.events.next("changed", within=2.5)["version"] > before)
+
+
+def _away():
+    raise OperationalError("gone")
+
+
+def test_a_look_asks_for_all_at_once_and_looks_closer_only_where_something_changed(prod, django_assert_num_queries):
+    cookies = [_signed_in(f"person{number}")["cookie"].partition("=")[2] for number in range(5)]
+    asked = [sign_ins.viewer(cookie) for cookie in cookies]
+    User.objects.filter(username="person3").update(role="on_call")
+
+    with django_assert_num_queries(2 + 3):
+        assert set(sign_ins.still_viewing(asked)) == set(cookies)
 
 
 def test_a_name_that_no_environment_can_have_is_not_found(edge, prod, cookie):
