@@ -57,15 +57,23 @@ def _mark(html: str) -> str:
 def _cell(environment: str, cell: Cell) -> SafeString:
     """One cell. All that it shows is in the key, so one that was kept is never out of date."""
     return format_html(
-        '<a class="cell {}" id="cell-{}" href="{}">{}<b>{}</b><small>{}{}</small></a>',
+        '<a class="cell {}" id="cell-{}" href="{}">{}<b>{}</b><small data-brief="{}">{}{}</small></a>',
         cell.kind,
         cell.circuit_id,
         reverse("dashboard:circuit", args=[environment, cell.slug]),
         icon(symbol(cell.kind), tone_class(cell.kind)),
         clip(cell.slug),
+        _brief(cell),
         _stands(cell),
         _called(cell),
     )
+
+
+def _brief(cell: Cell) -> str:
+    """What a crowded grid shows beside the name: nothing where all is well."""
+    if cell.kind != "closed":
+        return words.KINDS[cell.kind]
+    return words.percent(cell.rate) if cell.judged and cell.rate else ""
 
 
 def _stands(cell: Cell) -> str:

@@ -110,7 +110,7 @@ def serving(collecting, django_db_setup) -> Iterator[tuple[str, subprocess.Popen
         process.wait(10)
 
 
-def _wait_for(address: str, process: subprocess.Popen[bytes], within_s: float = 20) -> None:
+def _wait_for(address: str, process: subprocess.Popen[bytes], within_s: float = 60) -> None:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended at once"

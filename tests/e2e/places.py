@@ -1,11 +1,20 @@
-"""The address of every page, as it stands in the middle of the bad night."""
+"""The address of every page and every sheet, as they stand in the middle of the bad night."""
 
 from __future__ import annotations
 
 from django.urls import reverse
 
 from controlplane import clock
-from controlplane.models import PolicyRevision, ProbeTest, Trip
+from controlplane.models import (
+    AgentKey,
+    AlertChannel,
+    AlertDelivery,
+    AllowedNetwork,
+    PolicyRevision,
+    ProbeTest,
+    Trip,
+    Worker,
+)
 from controlplane.services import probes, reviews
 from tests.e2e import story
 from tests.factories import Cast
@@ -48,6 +57,76 @@ def pages(cast: Cast) -> dict[str, str]:
         "missing": "/circuits/prod/serch-api/",
     }
     return found
+
+
+def sheets(cast: Cast) -> dict[str, str]:
+    """What opens over a page, each at the address that it has without JavaScript."""
+    return _deeds() | _judging() | _of_tools() | _alerting() | _people(cast) | _claims(cast) | _environment(cast)
+
+
+def _deeds() -> dict[str, str]:
+    circuit = "/circuits/prod/{}/{}/".format
+    return {
+        "hold-closed": circuit("search-api", "hold-closed"),
+        "acknowledge": circuit("search-api", "acknowledge"),
+        "probe-now": circuit("search-api", "probe-now"),
+        "release": circuit("crm-db", "release"),
+        "hand-back": circuit("payments", "hand-back"),
+        "vendor-status": circuit("search-api", "vendor-status"),
+        "remove-probe": reverse("dashboard:remove-probe", args=["prod", "search-api"]),
+    }
+
+
+def _judging() -> dict[str, str]:
+    trips = Trip.objects.filter(environment__slug="prod")
+    marked, other = trips.filter(false_trip_at__isnull=False).latest("at"), trips.filter(scope="fleet").latest("at")
+    return {
+        "mark-false": reverse("dashboard:mark-false", args=[other.pk]),
+        "unmark-false": reverse("dashboard:unmark-false", args=[marked.pk]),
+    }
+
+
+def _of_tools() -> dict[str, str]:
+    return {
+        "edit-tool": reverse("dashboard:edit-tool", args=["prod", "web_search"]),
+        "confirm-class": reverse("dashboard:confirm-class", args=["prod", "export_all_rows"]),
+        "remove-tool": reverse("dashboard:remove-tool", args=["prod", "export_all_rows"]),
+    }
+
+
+def _alerting() -> dict[str, str]:
+    channel = AlertChannel.objects.filter(environment__slug="prod").latest("pk")
+    given_up = AlertDelivery.objects.filter(status="dead").latest("created_at")
+    names = ("edit-channel", "test-channel", "remove-channel")
+    return {name: reverse(f"dashboard:{name}", args=["prod", channel.pk]) for name in names} | {
+        "add-channel": reverse("dashboard:add-channel", args=["prod"]),
+        "resend": reverse("dashboard:resend", args=["prod", given_up.pk]),
+    }
+
+
+def _people(cast: Cast) -> dict[str, str]:
+    names = ("change-role", "switch-person", "new-password")
+    return {name: reverse(f"dashboard:{name}", args=[cast.otto.pk]) for name in names} | {
+        "add-person": reverse("dashboard:add-person")
+    }
+
+
+def _claims(cast: Cast) -> dict[str, str]:
+    held = Worker.objects.filter(environment=cast.prod, quarantined_at__isnull=False).latest("pk")
+    leaked = AgentKey.objects.get(environment=cast.prod, quarantined_at__isnull=False)
+    keys = [("quarantine-key", cast.support_key), ("lift-key", leaked), ("revoke-key", cast.support_key)]
+    workers = [("quarantine-worker", cast.workers[0]), ("lift-worker", held)]
+    return {name: reverse(f"dashboard:{name}", args=["prod", row.pk]) for name, row in keys + workers} | {
+        "issue-key": reverse("dashboard:issue-key", args=["prod"])
+    }
+
+
+def _environment(cast: Cast) -> dict[str, str]:
+    names = ("add-agent", "protection", "remove-environment", "allow-network", "control-address")
+    return {name: reverse(f"dashboard:{name}", args=["prod"]) for name in names} | {
+        "remove-agent": reverse("dashboard:remove-agent", args=["prod", "nightly"]),
+        "close-network": reverse("dashboard:close-network", args=["prod", AllowedNetwork.objects.latest("pk").pk]),
+    }
 
 
 def tried(cast: Cast) -> ProbeTest:

@@ -11,6 +11,7 @@ from controlplane.models import (
     AgentKey,
     AlertChannel,
     AlertDelivery,
+    AllowedNetwork,
     Circuit,
     Dependency,
     Environment,
@@ -57,6 +58,22 @@ def quiet(cast: Cast, now: datetime) -> None:
     for session in cast.sessions:
         session.feed, session.config_epoch, session.config_version = "live", "e1", 1
         session.save()
+
+
+def crowd(cast: Cast, now: datetime) -> None:
+    """A fleet of 500 on a day like any other: a few open, some slow, one with a name as long as names get."""
+    for number in range(499):
+        dependency = factories.dependency(cast.prod, f"{CALM[number % len(CALM)]}-{number:03}", at=now)
+        tool = factories.tool(dependency, dependency.slug.replace("-", "_"), at=now)
+        stage.observed(cast.workers[number % 3], tool, now - timedelta(seconds=20), ok=number % 37, timeout=number % 2)
+        if number in (31, 240, 402):
+            stage.opened(dependency, now - timedelta(minutes=number), failures=7, calls=9)
+    long = factories.dependency(cast.prod, LONG, at=now)
+    stage.opened(long, now - timedelta(minutes=2), failures=19, calls=21)
+    factories.tool(long, LONG.replace("-", "_"), at=now)
+
+
+LONG = "the-vendor-of-the-vendor-that-translates-invoices-into-every-language-eu-west-1b"
 
 
 def bad_night(cast: Cast, now: datetime) -> None:
@@ -146,6 +163,13 @@ def _claims(cast: Cast, now: datetime) -> None:
                           first_seen_at=now, last_seen_at=now, **quarantined)  # fmt: skip
     Tool.objects.create(environment=cast.prod, name="export_all_rows", created_at=now - timedelta(minutes=44),
                         discovered_by=AgentKey.objects.get(pk=cast.support_key.pk))  # fmt: skip
+    leaked = factories.key(cast.support, "rcl_prodleaked_" + "l" * 43, at=now - timedelta(days=9))
+    AgentKey.objects.filter(pk=leaked.pk).update(
+        label="the old chart", **(quarantined | {"quarantine_reason": "stood in a public build log"})
+    )
+    factories.agent(cast.prod, "nightly", at=now - timedelta(minutes=3))
+    AllowedNetwork.objects.create(network="10.20.0.0/16", reason="the vector store stands here",
+                                  created_at=now - timedelta(days=3), created_by="ada")  # fmt: skip
 
 
 LINES = (

@@ -40,7 +40,7 @@ def test_every_page_is_accessible_in_both_themes(server, cast, opened, sign_in):
     tab = sign_in("ada", on=context.new_page())
 
     found = {}
-    for name, path in (places.pages(cast) | {"welcome": "/?environment=lab"}).items():
+    for name, path in (places.pages(cast) | places.sheets(cast) | {"welcome": "/?environment=lab"}).items():
         tab.goto(f"{server}{path}")
         for theme, rules in (("light", ALL), ("dark", CONTRAST)):
             tab.emulate_media(color_scheme=theme)
