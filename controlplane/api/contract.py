@@ -76,9 +76,11 @@ def edits(
         @functools.wraps(handler)
         def method(view: Any, request: Request, **kwargs: Any) -> Response:
             said = view.said(takes)
-            condition = view.condition()
+            condition = None if may_be_first else view.condition()
             with transaction.atomic():
                 row = view.find(lock=True)
+                if may_be_first:  # whether it is the first is known under the lock only
+                    condition = view.condition()
                 if condition is not None:
                     preconditions.demand_current(condition, view.etag(row))
                 try:

@@ -61,6 +61,12 @@ _IF_MATCH, _IF_MATCH_IF_ANY = (
     )
     for required in (True, False)
 )
+_IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    {"type": "string", "enum": ["*"]},
+    OpenApiParameter.HEADER,
+    description="Refuse where there is one already.",
+)
 _KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 100},
@@ -95,7 +101,8 @@ class Described(AutoSchema):
         if contract is None:
             return [] if self._is_list_view() else [_ETAG]
         if contract.conditional:
-            return [_IF_MATCH_IF_ANY if contract.may_be_first else _IF_MATCH, *([_ETAG] if contract.gives else [])]
+            conditions = [_IF_MATCH_IF_ANY, _IF_NONE_MATCH] if contract.may_be_first else [_IF_MATCH]
+            return [*conditions, *([_ETAG] if contract.gives else [])]
         return [_KEY] if contract.keyed else []
 
     def get_request_serializer(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any
 
@@ -15,14 +14,13 @@ from controlplane.delivery.hub import Hub
 from controlplane.edge.considering import Considering
 from controlplane.edge.http import Headers, Problem, Receive, Send, answer, body_of
 from controlplane.edge.load import Load
+from controlplane.edge.misfit import misfit
 from controlplane.evidence import counters
 from controlplane.services import agent_probes
 from controlplane.services.ingest import Batch, Caller, Capped, Foreign, Intake, Taken
 from controlplane.threads import Threads
 
 _decode = msgspec.json.Decoder(Batch).decode
-_WHERE = re.compile(r" - at `(key in )?\$\.?(.*)`\Z")
-_NAMED = re.compile(r"(?:missing required|unknown|in) field `(.*)`\Z")
 
 log = structlog.get_logger(__name__)
 
@@ -115,13 +113,8 @@ def decoded(body: bytes) -> Batch:
 
 
 def _bad_field(text: str) -> Problem:
-    where = _WHERE.search(text)
-    message = text[: where.start()] if where else text
-    path = where.group(2) if where else ""
-    if named := _NAMED.search(message):
-        path = f"{path}.{named.group(1)}".lstrip(".")
-    message = re.sub(r" matching regex .*", " without control characters", message)
-    return Problem(422, "bad_field", message, _mend(message), field=path or None)
+    message, field = misfit(text)
+    return Problem(422, "bad_field", message, _mend(message), field=field)
 
 
 def _mend(message: str) -> str:

@@ -11,6 +11,7 @@ from recloser.core.types import Outcome
 
 from controlplane import clock
 from controlplane.edge.http import Headers, Problem, Receive, Send, answer, body_of
+from controlplane.edge.misfit import misfit
 from controlplane.services import permits
 from controlplane.services.ingest import Caller
 from controlplane.threads import Threads
@@ -108,6 +109,7 @@ def decoded(body: bytes) -> Asked:
     try:
         return _decode(body)
     except msgspec.ValidationError as error:
-        raise Problem(422, "bad_field", str(error)[:300], "send `ask` as place, claim or finish") from None
+        message, field = misfit(str(error))
+        raise Problem(422, "bad_field", message[:300], "send `ask` as place, claim or finish", field=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Problem(400, "bad_json", "the body is not JSON", "send one JSON object in UTF-8") from None

@@ -47,10 +47,14 @@ def create_dependency(
     *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
 ) -> Dependency:
     """A new dependency with its circuit; one that is there already is refused."""
-    if Dependency.objects.filter(environment=environment, slug=slug).exists():
-        raise _taken("dependency", slug, "slug")
     return tools.ensure_dependency(
-        environment=environment, slug=slug, owner=owner, description=description, actor=actor, now=now
+        environment=environment,
+        slug=slug,
+        owner=owner,
+        description=description,
+        actor=actor,
+        now=now,
+        must_be_new=True,
     )
 
 
@@ -59,10 +63,8 @@ def create_tool(
     *, environment: Environment, name: str, dependencies: Iterable[str], actor: str, now: datetime, **more: Any
 ) -> Tool:
     """A new tool behind these dependencies; one that is there already is refused."""
-    if Tool.objects.filter(environment=environment, name=name).exists():
-        raise _taken("tool", name, "name")
     return tools.ensure_tool(
-        environment=environment, name=name, dependencies=dependencies, actor=actor, now=now, **more
+        environment=environment, name=name, dependencies=dependencies, actor=actor, now=now, must_be_new=True, **more
     )
 
 
@@ -136,7 +138,7 @@ def _create(row: N, actor: str) -> N:
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:
-        raise _taken(_noun(row), str(row), "slug") from None
+        raise tools.taken(_noun(row), str(row), "slug") from None
     _audit(row, f"create_{_noun(row)}", actor, values)
     return row
 
@@ -174,10 +176,6 @@ def _demand_slug(slug: str) -> None:
     except ValidationError:
         mend = "use letters, digits, - and _"
         raise Refused("bad_field", "that is no short name", mend, "slug") from None
-
-
-def _taken(noun: str, name: str, field: str) -> Refused:
-    return Refused("exists", f"there is a {noun} {name[:60]!r} already", "edit that one, or choose another name", field)
 
 
 def _noun(row: Named) -> str:

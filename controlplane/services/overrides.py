@@ -182,9 +182,9 @@ def _first_time(order: _Order, row: Circuit) -> bool:
         token=order.token,
         defaults={"circuit": row, "action": order.action, "actor": order.actor, "at": order.now},
     )
-    if not made and (kept.circuit_id, kept.action) != (row.pk, order.action):
+    if not made and (kept.circuit_id, kept.action, kept.actor) != (row.pk, order.action, order.actor):
         mend = "make a new token for each action"
-        raise Refused("token_reused", "this token belongs to another action", mend, "token")
+        raise Refused("token_reused", "this token belongs to another action, or to somebody else's", mend, "token")
     return made
 
 

@@ -21,11 +21,20 @@ LONGEST_NAME = 200
 @audit.refusals("ensure_dependency")
 @transaction.atomic
 def ensure_dependency(
-    *, environment: Environment, slug: str, actor: str, now: datetime, owner: str = "", description: str = ""
+    *,
+    environment: Environment,
+    slug: str,
+    actor: str,
+    now: datetime,
+    owner: str = "",
+    description: str = "",
+    must_be_new: bool = False,
 ) -> Dependency:
     """The dependency of that name with its circuit, made if it is new; an owner or description given is set."""
     _demand_name(slug, "slug")
     row, made = Dependency.objects.get_or_create(environment=environment, slug=slug, defaults={"created_at": now})
+    if must_be_new and not made:
+        raise taken("dependency", slug, "slug")
     Circuit.objects.get_or_create(dependency=row, defaults={"environment": environment})
     changed = _set(row, {"owner": owner, "description": description}, {"owner": 100, "description": 500})
     if made or changed:
@@ -47,6 +56,7 @@ def ensure_tool(
     operation: str = "",
     owner: str = "",
     approved_by: str = "",
+    must_be_new: bool = False,
 ) -> Tool:
     """The tool of that name behind these dependencies, which must exist; a class given is thereby confirmed.
 
@@ -57,6 +67,8 @@ def ensure_tool(
     if not behind:
         raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
     row, made = Tool.objects.get_or_create(environment=environment, name=name, defaults={"created_at": now})
+    if must_be_new and not made:
+        raise taken("tool", name, "name")
     changed = _set(row, {"operation": operation, "owner": owner}, {"operation": 200, "owner": 100})
     if side_effect is not None:
         loosening.demand_class(row, known_class(side_effect), actor=actor, approved_by=approved_by)
@@ -68,6 +80,11 @@ def ensure_tool(
         policies.sweep_soon(environment_id=environment.pk, now=now)
         _told(environment, "ensure_tool", name, actor, {"new": made, **changed, **_approval(approved_by)})
     return row
+
+
+def taken(noun: str, name: str, field: str) -> Refused:
+    """The refusal to make a second one of that name."""
+    return Refused("exists", f"there is a {noun} {name[:60]!r} already", "edit that one, or choose another name", field)
 
 
 def find_dependency(*, environment: Environment, slug: str) -> Dependency:

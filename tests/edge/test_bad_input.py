@@ -143,6 +143,8 @@ def test_another_agent_is_refused(agent):
         ("trips[0].scope", {"trips": [harness.trip(scope="fleet")]}),
         ("trips[0].signal", {"trips": [harness.trip(signal="bad_mood")]}),
         ("trips[0].evidence[...]", {"trips": [harness.trip(evidence={"a": "\u0000"})]}),
+        ("trips[0].evidence", {"trips": [harness.trip(evidence={"\u0000": 1})]}),
+        ("trips[0].threshold", {"trips": [harness.trip(threshold={"": 1})]}),
     ],
 )
 def test_a_field_that_does_not_fit_is_named(agent, field, change):

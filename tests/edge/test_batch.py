@@ -24,6 +24,7 @@ from controlplane.models import (
 )
 from controlplane.services import access, tools
 from controlplane.services.ingest import Intake, caps
+from tests.crowd import at_once
 from tests.edge import harness
 from tests.edge.harness import failing, observation
 
@@ -374,6 +375,15 @@ def test_a_local_override_that_comes_twice_is_kept_once(agent):
 
     assert agent.post(batch).json()["repeat"] is True
     agent.send(overrides=[told])
+    assert LocalOverride.objects.count() == AuditEntry.objects.filter(action="break_glass").count() == 1
+
+
+def test_a_local_override_told_eight_times_at_once_is_kept_once_and_nobody_is_sent_away(agent):
+    batch = agent.batch(overrides=[local_override()])
+
+    answers = at_once(lambda: agent.post(batch), 8)
+
+    assert [answer.status_code for answer in answers] == [200] * 8
     assert LocalOverride.objects.count() == AuditEntry.objects.filter(action="break_glass").count() == 1
 
 

@@ -66,21 +66,22 @@ def test_the_document_says_whether_a_probe_tests(agent, due):
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
+    ("body", "status", "field"),
     [
-        (b"{", 400),
-        (b"\xff", 400),
-        (b"[]", 422),
-        (b'{"ask": "please"}', 422),
-        (b'{"ask": "place", "dependency": "", "session": "x", "instance": "i"}', 422),
-        (b'{"ask": "finish", "round": "0b6a1a52-7d0e-4d62-9d0c-3f0d6a1c2b11", "outcome": "great"}', 422),
-        (b'{"ask": "finish", "round": "0b6a1a52-7d0e-4d62-9d0c-3f0d6a1c2b11", "outcome": "ok", "x": 1}', 422),
-        (b" " * 5000, 413),
+        (b"{", 400, None),
+        (b"\xff", 400, None),
+        (b"[]", 422, None),
+        (b"{}", 422, "ask"),
+        (b'{"ask": "please"}', 422, "ask"),
+        (b'{"ask": "place", "dependency": "", "session": "x", "instance": "i"}', 422, "dependency"),
+        (b'{"ask": "finish", "round": "0b6a1a52-7d0e-4d62-9d0c-3f0d6a1c2b11", "outcome": "great"}', 422, "outcome"),
+        (b'{"ask": "finish", "round": "0b6a1a52-7d0e-4d62-9d0c-3f0d6a1c2b11", "outcome": "ok", "x": 1}', 422, "x"),
+        (b" " * 5000, 413, None),
     ],
 )
-def test_what_is_no_request_is_refused_in_the_one_shape(agent, body, status):
+def test_what_is_no_request_is_refused_in_the_one_shape(agent, body, status, field):
     refused = agent.server.request("POST", "/agent/v1/permit", headers=agent.headers, content=body)
-    assert refused.status_code == status
+    assert (refused.status_code, refused.json()["error"]["field"]) == (status, field)
     assert refused.json()["error"]["mend"]
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from controlplane import clock
-from controlplane.models import LocalOverride
+from controlplane.models import AgentKey, LocalOverride
 from controlplane.services import audit
 from controlplane.services.ingest import caps
 from controlplane.services.ingest.names import Caller
@@ -22,6 +22,8 @@ LONGEST_REASON = 500
 @transaction.atomic
 def keep_overrides(caller: Caller, worker_id: int, instance: str, told: Sequence[Override]) -> bool:
     """Keep each once, however often it is told; False if the key has told of too many in an hour."""
+    # Of a batch that is sent twice at once the second waits here.
+    AgentKey.objects.select_for_update(no_key=True).filter(pk=caller.key_id).first()
     now = clock.now()
     known = set(LocalOverride.objects.filter(pk__in=[each.id for each in told]).values_list("pk", flat=True))
     new = {each.id: each for each in told if each.id not in known}

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 from django.db import connection
@@ -14,6 +13,7 @@ from controlplane.models import Circuit, DocumentVersion, Outage, Transition, Tr
 from controlplane.services import circuits, policies
 from tests import factories
 from tests.controlplane.evidence.batches import observe
+from tests.crowd import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,28 +39,6 @@ def breached():
     return cast
 
 
-def _at_once(work, times=CROWD):
-    """Run it in so many threads, each with a connection of its own; what they returned."""
-    barrier, results, errors = threading.Barrier(times), [], []
-
-    def run():
-        try:
-            barrier.wait(10)
-            results.append(work())
-        except Exception as error:
-            errors.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run) for _ in range(times)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert errors == []
-    return results
-
-
 def _one_of_everything(cast, version):
     row = Circuit.objects.get(dependency=cast.search_api)
     assert (row.state, row.generation) == ("open", 1)
@@ -71,7 +49,7 @@ def _one_of_everything(cast, version):
 def test_fifty_considerations_at_once_make_one_transition_one_trip_one_outage(breached):
     version = DocumentVersion.objects.get(environment=breached.prod).circuits
 
-    results = _at_once(lambda: circuits.consider(dependency_id=breached.search_api.pk, now=clock.now()))
+    results = at_once(lambda: circuits.consider(dependency_id=breached.search_api.pk, now=clock.now()), CROWD)
 
     assert sum(result.opened for result in results) == 1
     _one_of_everything(breached, version)
@@ -84,7 +62,7 @@ def test_fifty_failing_batches_counted_and_considered_at_once_make_one_outage(br
         observe(breached.sessions[2], breached.search_api, failures=1)
         return circuits.consider(dependency_id=breached.search_api.pk, now=clock.now())
 
-    assert sum(result.opened for result in _at_once(batch)) == 1
+    assert sum(result.opened for result in at_once(batch, CROWD)) == 1
     _one_of_everything(breached, version)
 
 
@@ -141,7 +119,7 @@ def test_two_claimers_never_get_the_same_round(breached):
     circuits.consider(dependency_id=breached.search_api.pk, now=clock.now())
     circuits.probe_now(dependency_id=breached.search_api.pk, actor="otto", now=clock.now())
 
-    claimed = _at_once(lambda: circuits.claim_rounds(now=clock.now()), times=8)
+    claimed = at_once(lambda: circuits.claim_rounds(now=clock.now()), times=8)
 
     assert sum(len(rounds) for rounds in claimed) == 1
 
@@ -152,6 +130,6 @@ def test_the_same_order_sent_eight_times_at_once_is_carried_out_once(breached):
             dependency_id=breached.search_api.pk, actor="otto", reason="mended", now=clock.now(), token="t-1"
         )
 
-    _at_once(order, times=8)
+    at_once(order, times=8)
 
     assert Transition.objects.count() == 1
