@@ -57,15 +57,16 @@ def _mark(html: str) -> str:
 def _cell(environment: str, cell: Cell) -> SafeString:
     """One cell. All that it shows is in the key, so one that was kept is never out of date."""
     return format_html(
-        '<a class="cell {}" id="cell-{}" href="{}">{}<b>{}</b><small data-brief="{}">{}{}</small></a>',
+        '<a class="cell {}{}" id="cell-{}" href="{}">{}<b>{}</b><small data-brief="{}">{}{}</small></a>',
         cell.kind,
+        " warned" if cell.warned else "",
         cell.circuit_id,
         reverse("dashboard:circuit", args=[environment, cell.slug]),
         icon(symbol(cell.kind), tone_class(cell.kind)),
         clip(cell.slug),
         _brief(cell),
         _stands(cell),
-        _called(cell),
+        _called(cell) + (" · heartbeat failing" if cell.warned else ""),
     )
 
 

@@ -41,6 +41,21 @@ class DeedForm(forms.Form):
         return {"token": str(self.cleaned_data["token"]), "reason": self.cleaned_data["reason"]}
 
 
+class CausesForm(DeedForm):
+    """Alerts that are no outage, by their numbers: those that the person saw, and no others."""
+
+    causes = forms.RegexField(
+        r"^\d{1,18}(,\d{1,18}){0,199}$",
+        max_length=4000,
+        widget=forms.HiddenInput,
+        error_messages={"required": "Choose an alert on the Alerts page.", "invalid": "Open this form anew."},
+    )
+
+    def clean_causes(self) -> list[int]:
+        """As numbers."""
+        return [int(part) for part in self.cleaned_data["causes"].split(",")]
+
+
 class BareForm(DeedForm):
     """A deed that needs no words."""
 

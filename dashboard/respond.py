@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django.utils.html import format_html
 
 from controlplane.permissions import ADMINISTER, EDIT_POLICY, OPERATE, QUARANTINE
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What takes a deed back: a deed of its own, with its own words."""
+
+    address: str
+    title: str
+
+
+def told(request: HttpRequest, text: str, undo: Undo | None) -> None:
+    """Say it on the next page, with what takes it back: for who has no JavaScript."""
+    if undo is None:
+        messages.success(request, text)
+        return
+    messages.success(request, format_html('{} <a href="{}">{} instead</a>', text, undo.address, undo.title))
 
 
 def is_partial(request: HttpRequest) -> bool:

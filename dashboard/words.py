@@ -147,6 +147,15 @@ EVENTS: Mapping[str, str] = {
     "resolved": "resolved",
     "test": "test message",
 }
+MATTERS: Mapping[str, str] = {
+    "scheduler_silent": "Nothing is probed, and no lease expires, until a scheduler runs again.",
+    "prober_suspect": "The control address does not answer our probers either: nothing closes meanwhile.",
+    "untestable": "Out of service, and no test has said anything for too long: it stays open.",
+    "heartbeat_failing": "Closed, and its probe fails: it opens by agents' calls alone.",
+    "worker_fault": "One worker fails alone while others succeed.",
+    "certificate": "Once it has expired nobody gets a connection any more.",
+    "quorum_short": "Too few workers live to open it for the fleet: each worker's own breaker protects.",
+}
 ENDS: Mapping[str, str] = {**SIGNALS, "no_viable_path": "no way on", "session_lost": "its session was lost"}
 NOTHING: Mapping[str, str] = {}
 ACTIONS: Mapping[str, str] = {

@@ -53,6 +53,8 @@ class AlertCause(models.Model):
     seen_at = models.DateTimeField(help_text="when it was last found to be")
     told_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_by = models.CharField(max_length=150, blank=True, default="", db_default="")
 
     class Meta:
         ordering = ["-told_at", "-id"]
@@ -95,4 +97,7 @@ class AlertDelivery(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["channel", "incident", "event"], name="one_delivery_per_channel_and_event")
         ]
-        indexes = [models.Index(fields=["due_at"], name="delivery_due", condition=models.Q(status="pending"))]
+        indexes = [
+            models.Index(fields=["due_at"], name="delivery_due", condition=models.Q(status="pending")),
+            models.Index(fields=["created_at"], name="delivery_dead", condition=models.Q(status="dead")),
+        ]

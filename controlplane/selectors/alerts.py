@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controlplane.models import AlertChannel, AlertDelivery, Environment
+from controlplane.models import AlertCause, AlertChannel, AlertDelivery, Environment
+from controlplane.selectors import matters
 from controlplane.selectors.access import channels
 from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 
@@ -16,8 +17,11 @@ NEWEST = Order("created_at")
 
 @dataclass(frozen=True, slots=True)
 class Alerts:
-    """The page: every channel, one page of messages, how many were given up, and the key of the next page."""
+    """The page: what is the matter now, every channel, one page of messages with the key of the next, and how many
+    were given up.
+    """
 
+    running: list[AlertCause]
     channels: list[AlertChannel]
     deliveries: list[AlertDelivery]
     dead: int
@@ -35,6 +39,7 @@ def alerts(
         rows = rows.filter(channel=channel)
     found = list(beyond(rows, NEWEST, after).select_related("channel")[: limit + 1])
     return Alerts(
+        running=matters.running(environment),
         channels=list(channels(environment)),
         deliveries=found[:limit],
         dead=every.filter(status="dead").count(),

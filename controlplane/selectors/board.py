@@ -15,6 +15,7 @@ from controlplane.evidence.live import LIVE_S
 from controlplane.models import (
     Agent,
     AgentKey,
+    AlertCause,
     DocumentVersion,
     Environment,
     ProbeRound,
@@ -24,9 +25,10 @@ from controlplane.models import (
     Trip,
     Worker,
 )
-from controlplane.selectors import circuits, figures, fleet, processes, suspects
+from controlplane.selectors import circuits, figures, fleet, matters, processes, suspects
 from controlplane.selectors.circuits import Callers, Calls, Hit, Standing
 from controlplane.selectors.fleet import Cell, Glance
+from controlplane.selectors.matters import Matter
 
 LIVE_WITHIN = timedelta(seconds=LIVE_S)
 """A session that was heard this recently is alive."""
@@ -94,6 +96,13 @@ class WorkerFault:
     calls: Calls
     alone: bool
     """It fails while others succeed; False: too few workers live to tell."""
+    alert: AlertCause | None = None
+    """What people were told of it; taken or not."""
+
+    @property
+    def taken(self) -> bool:
+        """Somebody has said: I am on it."""
+        return self.alert is not None and self.alert.acknowledged_at is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,10 @@ class Board:
     version: int
     needs: list[Need]
     faults: list[WorkerFault]
+    matters: list[Matter]
+    """Alerts that nobody has taken, beside those that a worker fault's own card shows."""
+    given_up: int
+    """Alert messages that reached nobody, of the last day."""
     fleet: list[Cell]
     trips: list[Trip]
     share: Share
@@ -170,7 +183,7 @@ class Board:
     @property
     def watching(self) -> int:
         """How much there is to see, urgent or not."""
-        return len(self.needs) + len(self.faults)
+        return len(self.needs) + len(self.faults) + len(self.matters)
 
     @property
     def beside(self) -> int:
@@ -184,14 +197,23 @@ def board(environment: Environment, *, evidence_store_up: bool) -> Board:
         glances = fleet.glances(environment, now)
         calls = figures.recent(environment.pk, PULSE.total_seconds(), now)
         breakers = _own_breakers(environment, glances, now)
+        told = matters.running(environment)
+        warned = {one.circuit_id for one in told if one.kind == AlertCause.Kind.HEARTBEAT_FAILING}
         read = _standings(environment, _worth_an_eye(glances, breakers, now), now)
+        closed = [one for one in read.rows if one.kind == "closed"]
+        faults = _faults(closed, breakers, calls, _faulty(told), now)
         return Board(
             environment=environment,
             now=now,
             version=_version(environment),
             needs=_needs(environment, [one for one in read.rows if one.kind != "closed"], read.published, calls, now),
-            faults=_faults([one for one in read.rows if one.kind == "closed"], breakers, calls, now),
-            fleet=[fleet.cell(one, calls.get(one.dependency_id, _SILENT)) for one in glances],
+            faults=faults,
+            matters=matters.untaken(_beside(told, faults)),
+            given_up=matters.given_up(environment, now),
+            fleet=[
+                fleet.cell(one, calls.get(one.dependency_id, _SILENT), warned=one.circuit_id in warned)
+                for one in glances
+            ],
             trips=recent_trips(environment),
             share=_share(environment, now),
             delivery=_delivery(environment, now, evidence_store_up),
@@ -203,9 +225,26 @@ def board(environment: Environment, *, evidence_store_up: bool) -> Board:
             ),
             discovered=_discovered(environment),
             short_of_quorum=[one for one in glances if one.quorum_short],
-            quiet_since=max((one.changed_at for one in glances if one.changed_at), default=environment.created_at),
+            quiet_since=max([environment.created_at, *_stirrings(environment, glances)]),
             has_agents=Session.objects.filter(worker__environment=environment).exists(),
         )
+
+
+def _stirrings(environment: Environment, glances: Iterable[Glance]) -> Iterator[datetime]:
+    """When something was last the matter: a circuit's last move, and the end of the last alert."""
+    yield from (one.changed_at for one in glances if one.changed_at)
+    if (over := matters.last_over(environment)) is not None:
+        yield over
+
+
+def _faulty(told: Iterable[AlertCause]) -> _Alerts:
+    return {(one.circuit_id, one.worker_id): one for one in told if one.kind == AlertCause.Kind.WORKER_FAULT}
+
+
+def _beside(told: Iterable[AlertCause], faults: Iterable[WorkerFault]) -> list[AlertCause]:
+    """The alerts that no worker fault's card shows."""
+    shown = {fault.alert.pk for fault in faults if fault.alert is not None}
+    return [one for one in told if one.pk not in shown]
 
 
 def _version(environment: Environment) -> int:
@@ -298,22 +337,28 @@ def _urgency(need: Need) -> tuple[bool, int, float]:
 
 
 _Trips = Mapping[tuple[int, int], Trip]
+_Alerts = Mapping[tuple[int | None, int | None], AlertCause]
 
 
-def _faults(closed: list[Standing], breakers: _Trips, calls: Mapping[int, Calls], now: datetime) -> list[WorkerFault]:
+def _faults(
+    closed: list[Standing], breakers: _Trips, calls: Mapping[int, Calls], told: _Alerts, now: datetime
+) -> list[WorkerFault]:
     """Workers in trouble of their own in front of a circuit that is closed for the fleet.
 
     Either the core found that one fails alone, or too few workers live for a quorum and its own breaker opened.
     """
-    faults = [*_alone(closed, breakers, calls, now), *_unheard(closed, breakers, calls)]
-    return sorted(faults, key=lambda fault: fault.seen_at, reverse=True)
+    faults = [*_alone(closed, breakers, calls, told, now), *_unheard(closed, breakers, calls)]
+    return sorted(faults, key=lambda fault: (not fault.taken, fault.seen_at), reverse=True)
 
 
-def _alone(closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls], now: datetime) -> Iterator[WorkerFault]:
+def _alone(
+    closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls], told: _Alerts, now: datetime
+) -> Iterator[WorkerFault]:
     for one in closed:
         worker, seen_at, key = one.row.fault_worker, one.row.fault_seen_at, one.dependency.pk
         if worker is not None and seen_at is not None and _lately(seen_at, now):
-            yield WorkerFault(worker, seen_at, trips.get((key, worker.pk)), one, calls.get(key, Calls()), alone=True)
+            trip, alert = trips.get((key, worker.pk)), told.get((one.row.pk, worker.pk))
+            yield WorkerFault(worker, seen_at, trip, one, calls.get(key, Calls()), alone=True, alert=alert)
 
 
 def _unheard(closed: list[Standing], trips: _Trips, calls: Mapping[int, Calls]) -> Iterator[WorkerFault]:

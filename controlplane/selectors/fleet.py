@@ -56,6 +56,8 @@ class Cell:
     judged: int
     failures: int
     rejected: int
+    warned: bool = False
+    """Its probe's heartbeats fail; agents' calls have not opened it."""
 
     @property
     def rate(self) -> float | None:
@@ -88,7 +90,7 @@ def _decoded(stored: str) -> breaker.Circuit:
     return breaker.from_dict(json.loads(stored))
 
 
-def cell(one: Glance, calls: Calls) -> Cell:
+def cell(one: Glance, calls: Calls, *, warned: bool = False) -> Cell:
     """What the grid shows of it."""
-    core = one.core
-    return Cell(one.circuit_id, one.slug, one.kind, core.mode, core.state, calls.judged, calls.failures, calls.rejected)
+    core, counted = one.core, (calls.judged, calls.failures, calls.rejected)
+    return Cell(one.circuit_id, one.slug, one.kind, core.mode, core.state, *counted, warned)

@@ -11,6 +11,7 @@ from django.db import connection
 from controlplane.models import Dependency, Environment
 from controlplane.selectors.board import Board, Need, WorkerFault
 from controlplane.selectors.fleet import Cell
+from controlplane.selectors.matters import Matter
 
 NOT_CLOSED = "not_closed"
 STATES = (NOT_CLOSED, "locked_out", "open", "half_open", "suspected", "forced", "closed")
@@ -43,6 +44,7 @@ class Part:
 
     needs: list[Need]
     faults: list[WorkerFault]
+    matters: list[Matter]
     fleet: list[Cell]
     outside: int = 0
 
@@ -50,12 +52,22 @@ class Part:
 def part(board: Board, wanted: Wanted) -> Part:
     """The part of the Board that is wanted."""
     if not wanted.narrowed:
-        return Part(board.needs, board.faults, board.fleet)
+        return Part(board.needs, board.faults, board.matters, board.fleet)
     ids = _circuits(board, wanted)
     needs = [one for one in board.needs if one.standing.row.pk in ids and wanted.has(one.kind)]
     faults = [one for one in board.faults if one.standing.row.pk in ids and wanted.has(one.standing.kind)]
     fleet = [one for one in board.fleet if one.circuit_id in ids and wanted.has(one.kind)]
-    return Part(needs, faults, fleet, len(board.needs) + len(board.faults) - len(needs) - len(faults))
+    matters = _matters(board.matters, {one.circuit_id for one in fleet})
+    return Part(needs, faults, matters, fleet, board.watching - len(needs) - len(faults) - len(matters))
+
+
+def _matters(every: list[Matter], ids: set[int]) -> list[Matter]:
+    """Of each kind the alerts about these circuits; what is about none of them is everybody's."""
+    kept = [
+        Matter(one.kind, [each for each in one.causes if each.circuit_id is None or each.circuit_id in ids])
+        for one in every
+    ]
+    return [one for one in kept if one.causes]
 
 
 def owners(environment: Environment) -> list[str]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django import template
-from django.forms import CheckboxInput
+from django.forms import BaseForm, CheckboxInput
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -275,6 +275,12 @@ def by_behaviour(given: Any) -> Any:
 def ramp_of(here: Standing, policy: CircuitPolicy) -> readmission.Ramp | None:
     """Whom a ramp admits at this moment; nothing without one."""
     return readmission.ramp(here, policy)
+
+
+@register.simple_tag
+def hidden_errors(form: BaseForm) -> list[str]:
+    """What is wrong with fields that nobody sees."""
+    return [error for field in form.hidden_fields() for error in field.errors]
 
 
 @register.simple_tag

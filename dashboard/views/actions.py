@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 from recloser.core.types import Mode
@@ -16,14 +14,14 @@ from recloser.core.types import Mode
 from controlplane import clock
 from controlplane.models import Circuit, Environment
 from controlplane.permissions import OPERATE
-from controlplane.selectors import circuits
 from controlplane.services import circuits as service
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.access import actor, needs
 from dashboard.forms import DeedForm, HoldForm, NoteForm, ReasonForm, add_refusal
-from dashboard.respond import is_partial, respond, to_notes
+from dashboard.respond import Undo, respond
 from dashboard.views import circuit as circuit_page
+from dashboard.views import sheets
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +98,15 @@ def _form(
 
 def _done(request: HttpRequest, environment: Environment, row: Circuit, action: str) -> HttpResponse:
     text = f"{row.dependency.slug} {DEEDS[action].done}."
-    if not is_partial(request):
-        messages.success(request, text)
-        return redirect(reverse("dashboard:circuit", args=[environment.slug, row.dependency.slug]))
-    with circuits.snapshot() as now:
-        context = {"text": text, "now": now, "environment": environment, "row": row}
-        context |= {"undo": undo, "undo_deed": DEEDS[undo]} if (undo := _opposite(row, action)) else {}
-        response = to_notes(render(request, "dashboard/action/_done.html", context))
-    response["HX-Trigger"] = "recloser:done"
-    return response
+    back = reverse("dashboard:circuit", args=[environment.slug, row.dependency.slug])
+    return sheets.done(request, text, back, undo=_undo(environment, row, action))
 
 
-def _opposite(row: Circuit, action: str) -> str | None:
+def _undo(environment: Environment, row: Circuit, action: str) -> Undo | None:
     """What takes it back; a hold that was released is held again as it was. `row` is as it stood before."""
-    if action == "release":
-        return "hold-open" if row.mode == Mode.FORCED_OPEN.value else "hold-closed"
-    return OPPOSITES.get(action)
+    held = "hold-open" if row.mode == Mode.FORCED_OPEN.value else "hold-closed"
+    opposite = held if action == "release" else OPPOSITES.get(action)
+    if opposite is None:
+        return None
+    address = reverse("dashboard:action", args=[environment.slug, row.dependency.slug, opposite])
+    return Undo(address, DEEDS[opposite].title)

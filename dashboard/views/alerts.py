@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +17,13 @@ from controlplane.models import AlertChannel, AlertDelivery, Environment
 from controlplane.permissions import ADMINISTER, OPERATE
 from controlplane.selectors import alerts as selector
 from controlplane.selectors import circuits
-from controlplane.services import alert_tests
+from controlplane.services import alert_takers, alert_tests
 from controlplane.services import alerts as service
 from controlplane.services.errors import Refused
-from dashboard import addresses, places
+from dashboard import addresses, places, words
 from dashboard.access import actor, needs
-from dashboard.forms import DeedForm, add_refusal
-from dashboard.respond import respond
+from dashboard.forms import CausesForm, DeedForm, add_refusal
+from dashboard.respond import Undo, respond
 from dashboard.views import sheets
 from dashboard.views.sheets import Sheet
 
@@ -37,15 +39,15 @@ def alerts(request: HttpRequest) -> HttpResponse:
         return respond(request, "empty", places.frame(None, "alerts"), part="page")
     status = addresses.choice(request, "status", STATUSES)
     channel, place = request.GET.get("channel", ""), addresses.key(request, selector.NEWEST, selector.COLUMNS)
-    words = {"environment": environment.slug, "status": status, "channel": channel if channel.isdecimal() else ""}
+    asked = {"environment": environment.slug, "status": status, "channel": channel if channel.isdecimal() else ""}
     with circuits.snapshot() as now:
-        found = selector.alerts(environment, status=status, channel=_id(words["channel"]), after=place)
+        found = selector.alerts(environment, status=status, channel=_id(asked["channel"]), after=place)
         context = {
             "found": found,
             "status": status,
-            "tabs": [(one, addresses.query(words, status=one), one == status) for one in ("", *STATUSES)],
-            "next": addresses.query(words, **addresses.place(found.after)) if found.after else "",
-            "first": addresses.query(words) if place else "",
+            "tabs": [(one, addresses.query(asked, status=one), one == status) for one in ("", *STATUSES)],
+            "next": addresses.query(asked, **addresses.place(found.after)) if found.after else "",
+            "first": addresses.query(asked) if place else "",
             "now": now,
         }
         return respond(request, "alerts", places.frame(environment, "alerts", **context))
@@ -189,6 +191,57 @@ def test_channel(request: HttpRequest, environment: str, pk: int) -> HttpRespons
         return f"A test is on its way to {channel.name}."
 
     return sheets.handle(request, here, sheet, DeedForm(request.POST or None), act)
+
+
+@editing
+@needs(OPERATE)
+def acknowledge(request: HttpRequest, environment: str) -> HttpResponse:
+    """Say that somebody is on alerts that are no outage."""
+    sheet = Sheet(
+        title="Acknowledge",
+        consequence="Everyone sees that you are on it. It leaves the Board, and stands here until it is over.",
+        button="Acknowledge",
+        back="",
+        section="alerts",
+    )
+    return _take(request, environment, sheet, act_on=alert_takers.acknowledge, opposite="hand-back-alerts")
+
+
+@editing
+@needs(OPERATE)
+def hand_back(request: HttpRequest, environment: str) -> HttpResponse:
+    """Take that back."""
+    sheet = Sheet(
+        title="Hand back",
+        consequence="It stands on the Board as one that nobody has taken. Nothing else changes.",
+        button="Hand it back",
+        back="",
+        section="alerts",
+    )
+    return _take(request, environment, sheet, act_on=alert_takers.hand_back, opposite="acknowledge-alerts")
+
+
+_TAKEN = {"hand-back-alerts": "acknowledged", "acknowledge-alerts": "handed back"}
+_UNDO = {"hand-back-alerts": "Hand back", "acknowledge-alerts": "Acknowledge"}
+
+
+def _take(
+    request: HttpRequest, environment: str, sheet: Sheet, *, act_on: Callable[..., int], opposite: str
+) -> HttpResponse:
+    """Take alerts, or hand them back: which ones the form says, for those alone were seen."""
+    here = places.named(environment)
+    form = CausesForm(request.POST or None, initial={"causes": request.GET.get("causes", "")[:2000]})
+
+    def act(data: dict[str, Any]) -> str:
+        act_on(environment=here, causes=data["causes"], actor=actor(request), reason=data["reason"], now=clock.now())
+        return f"{words.plural(len(data['causes']), 'alert')} {_TAKEN[opposite]}."
+
+    def undo(data: dict[str, Any]) -> Undo:
+        address = reverse(f"dashboard:{opposite}", args=[here.slug])
+        causes = ",".join(str(pk) for pk in data["causes"])
+        return Undo(f"{address}?causes={causes}", _UNDO[opposite])
+
+    return sheets.handle(request, here, replace(sheet, back=_back(here), undo=undo), form, act)
 
 
 @editing

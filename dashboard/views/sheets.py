@@ -16,7 +16,7 @@ from controlplane.models import Agent, Environment
 from controlplane.services.errors import Refused
 from dashboard import places
 from dashboard.forms import add_refusal
-from dashboard.respond import is_partial, respond, rights, to_notes
+from dashboard.respond import Undo, is_partial, respond, rights, to_notes, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Sheet:
     grave: bool = False
     note: str = ""
     section: str = "settings"
+    undo: Callable[[dict[str, Any]], Undo] | None = None
+    """What takes it back, of the values that it was done with."""
 
 
 def handle(
@@ -47,7 +49,7 @@ def handle(
     except Refused as refused:
         add_refusal(form, refused)
         return show(request, environment, sheet, form)
-    return done(request, text, sheet.back)
+    return done(request, text, sheet.back, undo=sheet.undo(form.cleaned_data) if sheet.undo else None)
 
 
 def show(request: HttpRequest, environment: Environment, sheet: Sheet, form: forms.Form) -> HttpResponse:
@@ -61,12 +63,12 @@ def show(request: HttpRequest, environment: Environment, sheet: Sheet, form: for
     return response
 
 
-def done(request: HttpRequest, text: str, back: str) -> HttpResponse:
+def done(request: HttpRequest, text: str, back: str, *, undo: Undo | None = None) -> HttpResponse:
     """What was done: a note above the page, or the page it leads back to."""
     if not is_partial(request):
-        messages.success(request, text)
+        told(request, text, undo)
         return redirect(back)
-    response = to_notes(render(request, "dashboard/action/_done.html", {"text": text}))
+    response = to_notes(render(request, "dashboard/action/_done.html", {"text": text, "undo": undo}))
     response["HX-Trigger"] = "recloser:done"
     return response
 

@@ -9,6 +9,7 @@ from typing import Any
 from controlplane.models import (
     Agent,
     AgentKey,
+    AlertCause,
     AlertChannel,
     AlertDelivery,
     AllowedNetwork,
@@ -122,6 +123,10 @@ def _settings(cast: Cast, now: datetime) -> dict[str, int]:
         channel=channel, event="opened", incident=RAW, body={"dependency": RAW}, status="dead", attempts=10,
         due_at=now, created_at=now, last_error=RAW,
     )  # fmt: skip
+    common = {"environment": cast.prod, "began_at": now, "seen_at": now, "told_at": now, "acknowledged_by": RAW}
+    row = Circuit.objects.get(environment=cast.prod, dependency__slug=RAW)
+    AlertCause.objects.create(**common, circuit=row, worker=cast.workers[0], kind="worker_fault")
+    AlertCause.objects.create(**common, circuit=row, kind="untestable", acknowledged_at=now)
     person = User.objects.create(username=RAW, email=RAW, role=cast.ann.role)
     return {"delivery_id": message.pk, "channels": channel.pk, "networks": network.pk, "people": person.pk,
             "workers": cast.workers[0].pk, "keys": cast.support_key.pk}  # fmt: skip

@@ -136,5 +136,5 @@ def test_the_number_of_queries_does_not_grow_with_the_messages(cast, channel, as
         message(channel, number)
     client = as_(cast.ann)
 
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         listed(client)

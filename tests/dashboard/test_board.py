@@ -199,7 +199,7 @@ def test_the_number_of_queries_does_not_grow_with_the_fleet(cast, outage, as_, d
             stage.opened(dependency, NOON - timedelta(seconds=number + 1))
             Trip.objects.update(tool=cast.tools["web_search"])
 
-    with django_assert_num_queries(28):
+    with django_assert_num_queries(31):
         board(client)
 
 

@@ -199,7 +199,7 @@ def test_a_fleet_of_any_size_is_read_by_as_many_queries(cast, look, django_asser
     look()
     fleet(cast, 200)
 
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(20):
         look()
 
 

@@ -9,6 +9,7 @@ from recloser.core.types import Cause, Mode, Signal, State
 
 from controlplane.models import (
     AgentKey,
+    AlertCause,
     AlertChannel,
     AlertDelivery,
     AllowedNetwork,
@@ -182,6 +183,13 @@ LINES = (
 )  # fmt: skip
 
 
+def _the_matter(cast: Cast, kind: str, slug: str, at: datetime, taker: str) -> None:
+    circuit = Circuit.objects.get(environment=cast.prod, dependency__slug=slug)
+    AlertCause.objects.create(environment=cast.prod, circuit=circuit, worker=circuit.fault_worker, kind=kind,
+                              began_at=at, seen_at=at, told_at=at, acknowledged_at=at if taker else None,
+                              acknowledged_by=taker)  # fmt: skip
+
+
 def brief(cast: Cast) -> Run:
     """The run with the longest story: a supervisor's child that lost its search and found its way around it."""
     return Run.objects.get(environment=cast.prod, task_kind="market brief")
@@ -232,6 +240,11 @@ def _alerted(cast: Cast, now: datetime) -> None:
     channel = AlertChannel.objects.create(environment=cast.prod, kind="email", name="Payments team",
                                           target="payments@example.com", created_at=now, created_by="ada")  # fmt: skip
     hooks = AlertChannel.objects.get(name="Search on-call")
+    for kind, slug, since, taker in (
+        ("heartbeat_failing", "geocoder", 6, ""), ("certificate", "mail-gateway", 95, ""),
+        ("untestable", "payments", 8, ""), ("quorum_short", "wiki", 240, "ada"), ("worker_fault", "embeddings", 1, ""),
+    ):  # fmt: skip
+        _the_matter(cast, kind, slug, now - timedelta(minutes=since), taker)
     for row, slug, event, status, error, minutes in (
         (hooks, "search-api", "opened", "sent", "", 4), (channel, "payments", "opened", "sent", "", 23),
         (channel, "payments", "locked_out", "dead", "the mail server refused the recipient (550)", 13),
