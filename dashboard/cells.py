@@ -74,6 +74,8 @@ def _brief(cell: Cell) -> str:
     """What a crowded grid shows beside the name: nothing where all is well."""
     if cell.kind != "closed":
         return words.KINDS[cell.kind]
+    if cell.warned:
+        return "heartbeat"
     return words.percent(cell.rate) if cell.judged and cell.rate else ""
 
 

@@ -280,7 +280,7 @@ def ramp_of(here: Standing, policy: CircuitPolicy) -> readmission.Ramp | None:
 @register.simple_tag
 def hidden_errors(form: BaseForm) -> list[str]:
     """What is wrong with fields that nobody sees."""
-    return [error for field in form.hidden_fields() for error in field.errors]
+    return [str(error) for field in form.hidden_fields() for error in field.errors]
 
 
 @register.simple_tag

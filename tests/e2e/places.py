@@ -7,6 +7,7 @@ from django.urls import reverse
 from controlplane import clock
 from controlplane.models import (
     AgentKey,
+    AlertCause,
     AlertChannel,
     AlertDelivery,
     AllowedNetwork,
@@ -97,9 +98,11 @@ def _of_tools() -> dict[str, str]:
 def _alerting() -> dict[str, str]:
     channel = AlertChannel.objects.filter(environment__slug="prod").latest("pk")
     given_up = AlertDelivery.objects.filter(status="dead").latest("created_at")
-    names = ("edit-channel", "test-channel", "remove-channel")
+    told = AlertCause.objects.filter(kind="heartbeat_failing").latest("pk")
+    names, taking = ("edit-channel", "test-channel", "remove-channel"), ("acknowledge-alerts", "hand-back-alerts")
     return {name: reverse(f"dashboard:{name}", args=["prod", channel.pk]) for name in names} | {
         "add-channel": reverse("dashboard:add-channel", args=["prod"]),
+        **{name: f"{reverse(f'dashboard:{name}', args=['prod'])}?causes={told.pk}" for name in taking},
         "resend": reverse("dashboard:resend", args=["prod", given_up.pk]),
     }
 
