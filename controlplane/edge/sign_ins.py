@@ -94,6 +94,8 @@ class SignIns:
                 still = await self._threads.run(still_viewing, asked)
             except DatabaseError as error:
                 log.warning("sign_ins_not_read", error=type(error).__name__)
+            except Exception:  # whatever it is, the next look may end what this one could not
+                log.exception("sign_ins_not_judged")
             else:
                 self._settle(asked, still)
 

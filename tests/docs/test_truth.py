@@ -9,6 +9,7 @@ import recloser
 from recloser.core.policy import CircuitPolicy, RunPolicy
 from recloser.core.types import Cause, DegradedBehaviour, Mode, SideEffectClass, State
 
+from controlplane.edge import sign_ins
 from controlplane.permissions import GRANTS
 from controlplane.services import alerts
 from controlplane.services.ingest import caps
@@ -97,6 +98,7 @@ def test_the_caps_and_lives_stated_are_those_of_the_code(settings):
     assert f"{caps.DISCOVERED_TOOLS} discovered tools and {caps.DISCOVERED_DEPENDENCIES} dependencies" in page
     assert f"{caps.CALLS_A_SECOND:,} calls a second" in page
     assert f"ends after {settings.SESSION_COOKIE_AGE // 3600} hours" in page
+    assert f"within {sign_ins.CHECK_S:.0f} seconds of its end" in page
     assert (settings.AXES_FAILURE_LIMIT, settings.AXES_COOLOFF_TIME) == (8, 0.25)
     assert "Eight wrong passwords" in page and "15 minutes" in page
     for name in ("OBSERVATIONS_HOURS", "RUNS_DAYS", "STEP_LOGS_DAYS", "AUDIT_DAYS"):

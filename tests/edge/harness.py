@@ -163,6 +163,10 @@ class Driven:
         await self._reads.wait()
         self.events.feed(message.get("body", b""))
 
+    def read(self, reads=True):
+        """Begin to read, or stop; what the server writes meanwhile stays where it is."""
+        self._server.loop.loop.call_soon_threadsafe(self._reads.set if reads else self._reads.clear)
+
     @property
     def over(self):
         return self._future.done()

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session as SignIn
 from django.db import OperationalError
 from django.test import Client
@@ -256,6 +257,129 @@ def test_a_look_asks_for_all_at_once_and_looks_closer_only_where_something_chang
 
     with django_assert_num_queries(2 + 3):
         assert set(sign_ins.still_viewing(asked)) == set(cookies)
+
+
+@pytest.mark.parametrize("failure", [OperationalError("gone"), RuntimeError("not foreseen")])
+def test_a_look_that_fails_is_made_again(edge, cookie, monkeypatch, failure):
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
+    real, failed = sign_ins.still_viewing, []
+
+    def look(asked):
+        if len(failed) < 3:
+            failed.append(asked)
+            raise failure
+        return real(asked)
+
+    monkeypatch.setattr(sign_ins, "still_viewing", look)
+    stream = edge.stream("/live", cookie)
+    stream.events.next("changed")
+    SignIn.objects.all().delete()
+
+    assert stream.events.ended(within=10)
+    assert len(failed) == 3
+
+
+def test_a_sign_in_whose_time_is_over_ends_its_stream(edge, cookie, monkeypatch):
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
+    stream = edge.stream("/live", cookie)
+    stream.events.next("changed")
+
+    SignIn.objects.update(expire_date=clock.now() - timedelta(seconds=1))
+
+    assert stream.events.ended(within=10)
+
+
+def test_a_sign_in_that_changed_and_still_holds_keeps_its_stream(edge, prod, cookie, monkeypatch):
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
+    stream = edge.stream("/live", cookie)
+    before = stream.events.next("changed")["version"]
+    judged, real = [], sign_ins.viewer
+    monkeypatch.setattr(sign_ins, "viewer", lambda cookie: judged.append(cookie) or real(cookie))
+
+    store = SessionStore(cookie["cookie"].partition("=")[2])
+    store["seen"] = "a note"
+    store.save()
+    harness.until(lambda: judged, what="another judgement")
+    _hold_open(prod)
+
+    harness.until(lambda: stream.events.next("changed", within=2.5)["version"] > before)
+
+
+def test_a_page_that_does_not_read_is_ended_with_its_sign_in(edge, cookie, monkeypatch):
+    monkeypatch.setattr(sign_ins, "CHECK_S", 0.05)
+    stuck = edge.stream("/live", cookie, reading=False)
+    assert stuck.status == 200
+
+    SignIn.objects.all().delete()
+
+    harness.until(lambda: stuck.over, within=10, what="the end")
+
+
+def test_a_page_that_does_not_read_is_cut_and_keeps_nobody_waiting(edge, prod, cookie, monkeypatch):
+    monkeypatch.setattr(hub, "QUEUED", 2)
+    stuck, quick = (edge.stream("/live?environment=prod", cookie) for _ in range(2))
+    for stream in (stuck, quick):
+        stream.events.next("changed")
+    stuck.read(False)
+
+    for number in range(5):
+        _hold_open(prod, f"api-{number}")
+        _hears(quick, versions.of(prod.pk).circuits)
+
+    harness.until(lambda: stuck.over, what="the cut")
+    assert not quick.over
+
+
+def test_a_page_that_reads_late_ends_at_what_the_others_know(edge, prod, agent, cookie):
+    late, quick = (edge.stream("/live?environment=prod", cookie) for _ in range(2))
+    before = late.events.next("changed")
+    late.read(False)
+    for number in range(3):
+        _hold_open(prod, f"api-{number}")
+        version = versions.of(prod.pk).circuits
+        _hears(quick, version)
+    agent.send(runs=[harness.run()])
+    harness.until(lambda: _news(quick, before["activity"]), what="the news")
+
+    late.read()
+
+    _hears(late, version)
+    assert late.events.next("changed") == {"activity": before["activity"] + 1}
+
+
+def _hears(stream, version):
+    harness.until(lambda: stream.events.next("changed").get("version") == version, what="the version")
+
+
+def test_every_one_of_many_pages_hears_a_change(edge, prod, cookie):
+    streams = [edge.stream("/live?environment=prod", cookie) for _ in range(200)]
+    before = {stream.events.next("changed")["version"] for stream in streams}
+
+    _hold_open(prod)
+
+    version = versions.of(prod.pk).circuits
+    assert version not in before
+    for stream in streams:
+        _hears(stream, version)
+
+
+def test_a_sign_of_life_reaches_every_page(edge, prod, staging, cookie, monkeypatch):
+    monkeypatch.setattr(hub, "HEARTBEAT_S", 0.2)
+    places = ("/live", "/live?environment=prod", "/live?environment=staging")
+    streams = [edge.stream(place, cookie) for place in places for _ in range(3)]
+
+    for stream in streams:
+        harness.until(lambda heard=stream.events: heard.comments >= 4, what="heartbeats")
+
+
+def test_a_server_that_leaves_says_goodbye_to_pages(edge, cookie):
+    stream = edge.stream("/live", cookie)
+    stream.events.next("changed")
+
+    edge.loop.loop.call_soon_threadsafe(edge.edge.hub.farewell)
+
+    stream.events.next("bye")
+    assert stream.events.ended()
 
 
 def test_a_name_that_no_environment_can_have_is_not_found(edge, prod, cookie):
