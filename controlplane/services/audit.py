@@ -58,10 +58,13 @@ _within: ContextVar[bool] = ContextVar("within", default=False)
 """Whether a service that another service calls is at work: what it refuses is the outer one's refusal."""
 
 _SUBJECTS = (
-    *("tool", "dependency", "key", "worker", "target", "channel", "trip", "delivery_id", "agent", "person", "token"),
+    *("tool", "dependency", "key", "worker", "channel", "trip", "delivery_id", "agent", "person", "token"),
     *("network", "slug", "name", "username", "environment"),
 )
-"""Arguments by which services name what they are about, the most telling first."""
+"""Arguments by which services name what they are about, the most telling first.
+
+Never an address: it may hold a secret, and be refused for just that.
+"""
 
 
 def refusals(

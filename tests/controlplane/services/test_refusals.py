@@ -89,6 +89,27 @@ def test_the_record_names_what_it_was_about_and_where(cast):
     assert (entry.target, entry.environment_id) == ("refund", cast.prod.pk)
 
 
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        ("slack", "https://hooks.slack.com/services/T0/B0/hushhush"),
+        ("webhook", "https://ada:hushhush@example.com/hook"),
+        ("pagerduty", "hushhush-integration-key"),
+        ("email", "hushhush"),
+    ],
+)
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_secret_pasted_into_a_channel_s_address_is_not_on_record(cast, kind, target, edited):
+    channel = _channel(cast) if edited else None
+    with pytest.raises(Refused):
+        alerts.save_channel(
+            environment=cast.prod, kind=kind, name="night", target=target, actor="ada", now=clock.now(), channel=channel
+        )
+
+    entry = AuditEntry.objects.get()
+    assert (entry.target, "hushhush" in f"{entry.reason}{entry.detail}") == ("night", False)
+
+
 def test_nothing_of_what_was_refused_is_done(cast):
     with pytest.raises(Refused):
         ATTEMPTS["edit_tool"](cast)
