@@ -13,7 +13,7 @@ from controlplane.models.rollup import RollupDay, RollupHour, RollupMark, Rollup
 from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
 from controlplane.models.token import PersonalToken
-from controlplane.models.tool import Dependency, Tool
+from controlplane.models.tool import Dependency, Tool, ToolHints
 from controlplane.models.vendor import VendorStatus
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Session",
     "StepLog",
     "Tool",
+    "ToolHints",
     "Transition",
     "Trip",
     "User",

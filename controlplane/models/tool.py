@@ -3,7 +3,7 @@
 from django.db import models
 from recloser.core.types import SideEffectClass
 
-from controlplane.models.access import AgentKey, Environment
+from controlplane.models.access import Agent, AgentKey, Environment
 
 
 class Dependency(models.Model):
@@ -46,3 +46,33 @@ class Tool(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ToolHints(models.Model):
+    """What a tool says of itself by MCP's annotations, as one agent told it: a claim, which makes no class."""
+
+    tool = models.ForeignKey(Tool, on_delete=models.CASCADE, related_name="hints")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    key = models.ForeignKey(AgentKey, null=True, on_delete=models.SET_NULL, related_name="+")
+    read_only = models.BooleanField(null=True, help_text="null: nothing is said of it; so for the others")
+    destructive = models.BooleanField(null=True)
+    idempotent = models.BooleanField(null=True)
+    open_world = models.BooleanField(null=True)
+    told_at = models.DateTimeField(help_text="when it was first told so")
+
+    class Meta:
+        ordering = ["agent__slug"]
+        constraints = [models.UniqueConstraint(fields=["tool", "agent"], name="hints_per_tool_and_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.agent.slug} of {self.tool.name}"
+
+    def stated(self) -> dict[str, bool]:
+        """As MCP names them, without those that nothing is said of."""
+        named = {
+            "readOnlyHint": self.read_only,
+            "destructiveHint": self.destructive,
+            "idempotentHint": self.idempotent,
+            "openWorldHint": self.open_world,
+        }
+        return {name: value for name, value in named.items() if value is not None}

@@ -12,6 +12,7 @@ from controlplane import clock
 from controlplane.delivery import documents, resolve, versions
 from controlplane.models import Dependency, Tool
 from controlplane.selectors import policies
+from controlplane.selectors.tools import HINTS, proposed, told
 
 FORMAT = 1
 
@@ -20,7 +21,7 @@ def explained(*, environment_id: int, name: str) -> dict[str, Any]:
     """One tool as `GET /agent/v1/explain` tells it; of a name that nobody knows, the defaults and a near name."""
     at = versions.of(environment_id)
     rows = Tool.objects.filter(environment_id=environment_id)
-    tool = rows.filter(name=name).prefetch_related("dependencies").first()
+    tool = rows.filter(name=name).prefetch_related("dependencies", HINTS).first()
     near = [] if tool else difflib.get_close_matches(name, list(rows.values_list("name", flat=True)), n=1)
     behind = _known(tool) if tool else [_unknown(environment_id, name)]
     return {
@@ -45,6 +46,17 @@ def _character(tool: Tool | None) -> dict[str, Any]:
         "handled_as": handled_as(claimed, confirmed=confirmed).value,
         "costly": bool(tool and tool.costly),
         "operation": (tool.operation or None) if tool else None,
+        **(_suggested(tool) if tool else {"proposal": None, "hints": []}),
+    }
+
+
+def _suggested(tool: Tool) -> dict[str, Any]:
+    """What may become its class once a person confirms it, and what it says of itself: claims."""
+    found = proposed(tool)
+    return {
+        "proposal": found
+        and {"side_effect": found.side_effect.value, "by": found.basis.value, "because": found.because},
+        "hints": [{"agent": each.agent, **each.stated} for each in told(tool)],
     }
 
 

@@ -27,6 +27,7 @@ from controlplane.models import (
     User,
     Worker,
 )
+from controlplane.selectors.tools import HINTS
 
 
 def environments() -> QuerySet[Environment]:
@@ -62,9 +63,9 @@ def dependencies() -> QuerySet[Dependency]:
 
 
 def tools() -> QuerySet[Tool]:
-    """Tools with the dependencies behind them."""
+    """Tools with the dependencies behind them, and what they say of themselves."""
     return Tool.objects.select_related("discovered_by").prefetch_related(
-        Prefetch("dependencies", Dependency.objects.order_by("slug"))
+        Prefetch("dependencies", Dependency.objects.order_by("slug")), HINTS
     )
 
 

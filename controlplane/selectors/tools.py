@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet, Sum
-from recloser.core.effects import Claim, of_name
-from recloser.core.policy import Resolved, RunPolicy
+from recloser.core.effects import Basis, Claim, claim_of_all, in_words
+from recloser.core.policy import Resolved, RunPolicy, strictest
 from recloser.core.types import SideEffectClass
 
 from controlplane.delivery import resolve
 from controlplane.evidence.outcomes import failed
-from controlplane.models import Dependency, Environment, Observation, PolicyRevision, Run, Tool, Trip
+from controlplane.models import Dependency, Environment, Observation, PolicyRevision, Run, Tool, ToolHints, Trip
 
+HINTS = Prefetch("hints", ToolHints.objects.select_related("agent", "key"))
 MEASURED_OVER = timedelta(hours=24)
 RECENT_TRIPS = 8
 REVISIONS = 20
@@ -46,10 +47,58 @@ class ToolRow:
 
     @property
     def proposal(self) -> Claim | None:
-        """The class that the name suggests, for a person to confirm; None once one is, or where it says nothing."""
-        suggested = of_name(self.tool.name)
-        waits = self.waits and suggested.side_effect is not SideEffectClass.UNKNOWN
-        return suggested if waits else None
+        """The class that its name and its own hints suggest; None once one is confirmed, or where they say nothing."""
+        return proposed(self.tool)
+
+    @property
+    def claims(self) -> list[Told]:
+        """What it says of itself, as each agent told it."""
+        return told(self.tool)
+
+    @property
+    def contradicted(self) -> Claim | None:
+        """The class that its hints claim, where that is stricter than the one that a person confirmed."""
+        claimed = _claimed(self.tool) if self.tool.class_confirmed and self.claims else None
+        confirmed = SideEffectClass(self.tool.side_effect)
+        stricter = claimed is not None and strictest((claimed.side_effect, confirmed)) is not confirmed
+        return claimed if stricter and claimed is not None and claimed.basis is Basis.HINTS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a tool says of itself, as one agent told it: a claim."""
+
+    agent: str
+    stated: dict[str, bool]
+    told_at: datetime
+    counted: bool
+    """False: told by a key in quarantine."""
+
+    @property
+    def in_words(self) -> str:
+        """By MCP's names."""
+        return in_words(self.stated)
+
+
+def told(tool: Tool) -> list[Told]:
+    """The claims about a tool, by agent; of none that says nothing any more."""
+    return [
+        Told(row.agent.slug, row.stated(), row.told_at, row.key is None or row.key.quarantined_at is None)
+        for row in tool.hints.all()
+        if row.stated()
+    ]
+
+
+def proposed(tool: Tool) -> Claim | None:
+    """The class that a person may confirm: the strictest that name and hints suggest; None where there is none."""
+    if tool.class_confirmed:
+        return None
+    suggested = _claimed(tool)
+    return suggested if suggested.side_effect is not SideEffectClass.UNKNOWN else None
+
+
+def _claimed(tool: Tool) -> Claim:
+    return claim_of_all(tool.name, [each.stated for each in told(tool) if each.counted])
 
 
 def tools(environment: Environment) -> list[ToolRow]:
@@ -61,7 +110,7 @@ def tools(environment: Environment) -> list[ToolRow]:
 
 def find(environment: Environment, name: str) -> ToolRow | None:
     """The tool of that name."""
-    tool = _of(environment).filter(name=name).first()
+    tool = _of(environment).filter(name=name).prefetch_related(HINTS).first()
     return _row(tool, resolve.published(environment.pk)) if tool else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Callable
 
 import pytest
@@ -265,3 +266,66 @@ def test_the_parents_report_holds_what_its_child_lacked(plane, connect):
     assert client.flush(5)
     last = [one for one in plane.stored("runs") if one["id"] == parent.id][-1]
     assert last["degraded"] and last["missing"][0]["tool"] == "web_search" and last["missing"][0]["run"] == child.id
+
+
+class HostileTool:
+    """Nothing can be asked of it."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+READS = {"readOnlyHint": True, "openWorldHint": False}
+
+
+def test_what_a_tool_says_of_itself_is_told_once_with_its_first_call(plane, connect):
+    """MCP's annotations, in whatever shape the array has; of tools that nobody calls, nothing."""
+    client = connect()
+    annotated = types.SimpleNamespace(readOnlyHint=False, destructiveHint=True, idempotentHint=None, title="Drop")
+    array = [
+        {"name": "search", "annotations": {**READS, "title": "Search", "idempotentHint": "yes"}},
+        types.SimpleNamespace(name="drop", annotations=annotated),
+        {"type": "function", "function": {"name": "plain"}},
+        {"name": "never_called", "annotations": READS},
+    ]
+    for _ in range(2):
+        with client.run() as run:
+            assert run.tools(array) == array
+            for name in ("search", "drop", "plain"):
+                run.call(name, {}, working)
+        assert client.flush(5)
+    assert sorted(plane.stored("hints"), key=str) == [
+        {"tool": "drop", "readOnlyHint": False, "destructiveHint": True},
+        {"tool": "search", **READS},
+    ]
+
+
+def test_hints_of_a_listing_are_told_without_an_array_and_again_where_they_change(plane, connect):
+    client = connect()
+    client.hints([{"name": "search", "annotations": READS}])
+    for told in (READS, READS, {"readOnlyHint": False}):
+        client.hints([{"name": "search", "annotations": told}])
+        client.run().call("search", {}, working)
+        assert client.flush(5)
+    assert plane.stored("hints") == [{"tool": "search", **READS}, {"tool": "search", "readOnlyHint": False}]
+
+
+@pytest.mark.parametrize("refusal", [error(422, "bad_field", field="hints[0].tool"), error(413, "too_large")])
+def test_hints_that_are_refused_cost_no_observation(plane, connect, refusal):
+    plane.flush_s = 30.0
+    client = connect(pace=Pace(flush_s=30.0))
+    assert until(lambda: plane.batches)
+    plane.script("batch", refusal)
+    client.hints([{"name": "search", "annotations": READS}])
+    calls(client, 1, tool="search")
+    assert client.flush(5)
+    assert plane.stored("hints") == [] and plane.counts("search") == {"ok": 1}
+
+
+@pytest.mark.parametrize("tools", [None, 5, [5], [{"name": "search", "annotations": 5}], [HostileTool()]])
+def test_hints_that_cannot_be_read_say_nothing(plane, connect, tools):
+    client = connect()
+    client.hints(tools)
+    client.run().call("search", {}, working)
+    assert client.flush(5)
+    assert plane.stored("hints") == []

@@ -77,8 +77,19 @@ def test_stopped_caught_and_bad_loops_are_counted_as_they_are_defined(tmp_path, 
 
 
 def test_a_share_of_nothing_is_null(tmp_path, capsys):
-    seen = figures(capsys, saved(tmp_path))
-    assert (seen["runs"], seen["ok_runs_stopped_share"], seen["bad_loops_caught_share"]) == (0, None, None)
+    seen = figures(capsys, saved(tmp_path, recorded(call(), final="unknown")))
+    assert (seen["runs"], seen["ok_runs_stopped_share"], seen["bad_loops_caught_share"]) == (1, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"], ids=["empty", "blank"])
+@pytest.mark.parametrize("command", ["replay", "classify"])
+def test_a_file_that_holds_nothing_is_an_error_in_one_line(tmp_path, capsys, command, text):
+    path = saved(tmp_path, text)
+
+    assert main([command, path]) == 2
+
+    out, err = capsys.readouterr()
+    assert out == "" and str(path) in err and "line" in err and len(err.splitlines()) == 1
 
 
 def test_for_people_there_are_two_tables(tmp_path, capsys):

@@ -10,7 +10,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from controlplane import clock
-from controlplane.models import AlertChannel, AlertDelivery, Outage, ProbeTest, StepLog, Transition, Trip
+from controlplane.models import (
+    AlertChannel,
+    AlertDelivery,
+    Outage,
+    ProbeTest,
+    StepLog,
+    Tool,
+    ToolHints,
+    Transition,
+    Trip,
+)
 from controlplane.services import policies
 from tests import factories
 from tests.conftest import NOON
@@ -67,7 +77,7 @@ def test_a_list_holds_its_environment_s_rows_only(lived_in, as_, name, rows):
 
 
 QUERIES = {
-    "list_agents": 4, "list_keys": 4, "list_workers": 4, "list_sessions": 4, "list_dependencies": 5, "list_tools": 5,
+    "list_agents": 4, "list_keys": 4, "list_workers": 4, "list_sessions": 4, "list_dependencies": 5, "list_tools": 6,
     "list_circuits": 6, "list_revisions": 4, "list_trips": 4, "list_transitions": 4, "list_outages": 4,
     "list_probe_rounds": 5, "list_runs": 4, "list_channels": 4, "list_deliveries": 4,
     "list_environment_audit_entries": 4,
@@ -369,3 +379,25 @@ def test_who_asks_is_told_what_they_may(cast, as_, signed_in):
 def test_time_is_the_database_s(cast, as_):
     assert clock.now() == NOON
     assert as_(cast.ann).read_me().data["token"]["created_at"] == "2026-06-01T12:00:00Z"
+
+
+def test_a_tool_has_its_claims_and_the_class_that_they_suggest_until_one_is_confirmed(cast, as_):
+    tool = factories.tool(cast.crm_db, "get_rows")
+    Tool.objects.filter(pk=tool.pk).update(class_confirmed=False, side_effect="unknown")
+    for at in (tool, cast.tools["web_search"]):
+        ToolHints.objects.create(tool=at, agent=cast.research, key=cast.research_key, destructive=True, told_at=NOON)
+    api = as_(cast.ann)
+
+    waiting = api.read_tool(environment="prod", tool="get_rows").data
+    confirmed = api.read_tool(environment="prod", tool="web_search").data
+
+    claimed = {
+        "agent": "research",
+        "stated": {"destructiveHint": True},
+        "told_at": "2026-06-01T12:00:00Z",
+        "counted": True,
+    }
+    assert waiting["hints"] == confirmed["hints"] == [claimed]
+    assert waiting["proposal"] == {"side_effect": "destructive", "basis": "hints", "because": "destructiveHint true"}
+    assert confirmed["proposal"] is None and confirmed["side_effect"] == "read_only"
+    assert api.read_tool(environment="prod", tool="refund").data["hints"] == []

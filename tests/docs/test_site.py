@@ -28,7 +28,7 @@ INNER = {
             "wake_up",
             "refreshed",
         ),
-        *("delivered", "counted", "fold", "about", "after_fork", "asks_for_probes", "attended"),
+        *("delivered", "counted", "fold", "about", "after_fork", "asks_for_probes", "attended", "hinted"),
     },
     recloser.Run: {"child_ended", "report", "refused", "due", "after_fork", "sentence_added"},
 }

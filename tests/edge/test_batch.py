@@ -19,9 +19,11 @@ from controlplane.models import (
     Session,
     StepLog,
     Tool,
+    ToolHints,
     Trip,
     Worker,
 )
+from controlplane.selectors.tools import proposed, told
 from controlplane.services import access, tools
 from controlplane.services.ingest import Intake, caps
 from tests.crowd import at_once
@@ -401,3 +403,35 @@ def test_a_local_override_forces_exactly_one_thing(agent, named):
     answer = agent.post(agent.batch(overrides=[local_override(**named)]))
 
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, "overrides[0].tool")
+
+
+HINTS = {"tool": "web_search", "readOnlyHint": True, "destructiveHint": None, "title": "a word that nobody knows"}
+
+
+def test_hints_are_kept_once_by_agent_and_of_tools_that_are_not_known_none(agent):
+    agent.send(observation(), hints=[HINTS, {"tool": "never_called", "readOnlyHint": True}])
+    agent.send(hints=[HINTS])
+
+    row = ToolHints.objects.get()
+    assert (row.tool.name, row.agent.slug, row.stated()) == ("web_search", "research", {"readOnlyHint": True})
+    assert (row.tool.side_effect, row.tool.class_confirmed) == ("unknown", False)
+
+
+def test_a_hint_that_is_no_truth_value_names_its_field(agent):
+    refused = agent.post(agent.batch(hints=[{"tool": "web_search", "readOnlyHint": "yes"}]))
+
+    assert refused.status_code == 422
+    assert refused.json()["error"]["field"] == "hints[0].readOnlyHint"
+
+
+def test_what_a_key_in_quarantine_claims_proposes_nothing(agent, prod):
+    agent.send(observation(tool="frobnicate"))
+    agent.send(hints=[{"tool": "frobnicate", "destructiveHint": True}])
+    tool = Tool.objects.get(name="frobnicate")
+    assert proposed(tool).side_effect == "destructive"
+
+    key = AgentKey.objects.get(environment=prod)
+    access.quarantine_key(key=key, actor="ada", reason="it lies", now=clock.now())
+
+    tool = Tool.objects.get(name="frobnicate")
+    assert proposed(tool) is None and [each.counted for each in told(tool)] == [False]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters
+from drf_spectacular.utils import extend_schema_field
+from recloser.core.effects import Basis
 from recloser.core.types import SideEffectClass
 from rest_framework import serializers
 
@@ -16,6 +18,7 @@ from controlplane.api.fields import Choice, Flag, Names, Said, Text
 from controlplane.models import Dependency, Tool
 from controlplane.permissions import EDIT_POLICY
 from controlplane.selectors import lists, named
+from controlplane.selectors.tools import proposed, told
 from controlplane.services import catalogue, removal
 
 CLASSES = [each.value for each in SideEffectClass]
@@ -89,6 +92,25 @@ class OneDependency(One):
         removal.remove_dependency(dependency=row, actor=self.actor())
 
 
+class ProposalOut(serializers.Serializer[Any]):
+    """A class that name and hints suggest, for a person to confirm."""
+
+    side_effect = serializers.ChoiceField(choices=CLASSES)
+    basis = serializers.ChoiceField(choices=[each.value for each in Basis])
+    because = serializers.CharField()
+
+
+class HintsOut(serializers.Serializer[Any]):
+    """What a tool says of itself, as one agent told it: a claim, which makes no class."""
+
+    agent = serializers.CharField()
+    stated = serializers.DictField(
+        child=serializers.BooleanField(), help_text="By MCP's names; what is not stated is absent."
+    )
+    told_at = serializers.DateTimeField()
+    counted = serializers.BooleanField(help_text="False while the key that told it is in quarantine.")
+
+
 class ToolOut(serializers.ModelSerializer[Tool]):
     """A name the model can call."""
 
@@ -96,13 +118,26 @@ class ToolOut(serializers.ModelSerializer[Tool]):
     discovered_by = serializers.CharField(
         source="discovered_by.prefix", default=None, allow_null=True, help_text="The key that first named it, if any."
     )
+    proposal = serializers.SerializerMethodField()
+    hints = serializers.SerializerMethodField()
 
     class Meta:
         model = Tool
         fields = (
             "name", "dependencies", "side_effect", "class_confirmed", "costly", "owner", "operation", "created_at",
-            "discovered_by",
+            "discovered_by", "proposal", "hints",
         )  # fmt: skip
+
+    @extend_schema_field(ProposalOut(allow_null=True))
+    def get_proposal(self, row: Tool) -> dict[str, Any] | None:
+        """While nobody has confirmed a class."""
+        found = proposed(row)
+        return None if found is None else ProposalOut(found).data
+
+    @extend_schema_field(HintsOut(many=True))
+    def get_hints(self, row: Tool) -> Any:
+        """By agent."""
+        return HintsOut(told(row), many=True).data
 
 
 class ToolCreate(Said):

@@ -20,6 +20,7 @@ from controlplane.services.ingest import names as naming
 from controlplane.services.ingest import statement
 from controlplane.services.ingest.caps import CallCap
 from controlplane.services.ingest.claims import Claims, claims_of, pairs
+from controlplane.services.ingest.hints import keep_hints
 from controlplane.services.ingest.home import at_home
 from controlplane.services.ingest.local import keep_overrides
 from controlplane.services.ingest.names import Caller, Names
@@ -93,6 +94,8 @@ class Intake:
         claims = claims_of(batch, names, caller, self.cap)
         if batch.overrides:
             await self._keep_overrides(caller, batch, worker_id, claims)
+        if batch.hints:
+            await self._threads.run(keep_hints, caller, batch.hints)
         found = await self._execute(caller, batch, worker_id, claims)
         if (found["epoch"], found["config"]) != names.version:
             names = await self._read_names(caller.environment_id)

@@ -190,6 +190,19 @@ class Override(Struct):
             raise ValueError("Expected exactly one of tool and dependency in field `tool`")
 
 
+class Hints(Struct, rename={
+    "read_only": "readOnlyHint", "destructive": "destructiveHint", "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}):  # fmt: skip
+    """What a tool says of itself by MCP's annotations; None: it says nothing of that."""
+
+    tool: Name
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
 class ProbeReport(Struct):
     """What came of a probe that the process was offered: facts only, the verdict is the control plane's."""
 
@@ -220,6 +233,7 @@ class Batch(Struct):
     trips: Annotated[list[Trip], Meta(max_length=200)] = []
     runs: Annotated[list[Run], Meta(max_length=200)] = []
     overrides: Annotated[list[Override], Meta(max_length=200)] = []
+    hints: Annotated[list[Hints], Meta(max_length=200)] = []
     probe_hosts: Annotated[list[Name], Meta(max_length=50)] = []
     """`host:port` that the process's own code lets it probe; empty: it is not willing now."""
     probes: Annotated[list[ProbeReport], Meta(max_length=20)] = []

@@ -31,6 +31,9 @@ def _classify(args: argparse.Namespace) -> Found:
         listed = read(args.file)
     except BadListing as problem:
         raise Trouble(UNUSABLE, str(problem), "correct the file and run it again") from None
+    if not listed:
+        mend = 'give a file with one object a line: {"server": "github", "tool": "get_me"}'
+        raise Trouble(UNUSABLE, f"{args.file}: it lists no tool", mend)
     _demand_servers(args.trust, listed)
     tools = [_told(each, each.server in args.trust) for each in listed]
     score = score_of(listed)

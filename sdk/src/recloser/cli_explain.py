@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from recloser.cli_line import NO, OK, UNUSABLE, Found, Line, Trouble, add_common, answered, shown, since
 from recloser.config_sync import Documents
+from recloser.core.effects import in_words, stated
 from recloser.core.policy import handled_as, to_wire
 
 if TYPE_CHECKING:
@@ -93,10 +94,26 @@ def _lines(found: Mapping[str, Any], *, everything: bool) -> list[str]:
     if not found["known"]:
         near = f" Did you mean {shown(found['near'])}?" if found["near"] else ""
         lines.append(f"! The control plane knows no such tool; this is what would hold for it.{near}")
+    lines += _claims(found)
     lines += ["in a run", *_fields(found["run"], everything)]
     for each in found["dependencies"]:
         lines.append(f"behind it: {shown(each['name'])}, {_standing(each['circuit'])}")
         lines += _fields(each["policy"], everything)
+    return lines
+
+
+def _claims(found: Mapping[str, Any]) -> list[str]:
+    """What may become its class, and what it says of itself; an older control plane tells neither."""
+    lines = []
+    if (proposal := found.get("proposal")) is not None:
+        of = "hints" if proposal["by"] == "hints" else "name"
+        suggests = (
+            f"suggest {shown(proposal['side_effect'])}" if of == "hints" else f"suggests {proposal['side_effect']}"
+        )
+        lines.append(f"its {of} {suggests} ({shown(proposal['because'])}); a person confirms a class, or another")
+    for told in found.get("hints") or ():
+        said = in_words(stated(told))
+        lines.append(f"as {shown(told['agent'])} tells it, it says: {said} (a claim)")
     return lines
 
 

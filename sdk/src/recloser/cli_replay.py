@@ -31,6 +31,8 @@ def _replay(args: argparse.Namespace) -> Found:
         raise Trouble(UNUSABLE, f"{args.file}: {problem}", problem.mend) from None
     except BadPolicy as problem:
         raise Trouble(UNUSABLE, str(problem), problem.mend) from None
+    if not whole.runs:
+        raise Trouble(UNUSABLE, f"{args.file}: it holds no run", "give a file with one recorded run a line")
     figures = {**whole.wire(), "by_source": {name: of.wire() for name, of in sorted(by_source.items())}}
     return OK, figures, list(lines(whole, by_source))
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
 
+from recloser import given
 from recloser.awake import Awake
 from recloser.cache import DocumentCache, default_directory
 from recloser.classify import Reading
@@ -45,6 +46,7 @@ PERMIT_PATH = "/permit"
 LEAVE_S = 2.0
 """What comes later is given back; the call itself has waited no longer than its policy says."""
 LOOK_EVERY_S = 1.0
+MOST_HINTED = 2000
 """The override file's time of change is asked for at most so often."""
 
 
@@ -347,6 +349,29 @@ class Client:
             line.close()
         return found if isinstance(found, dict) else {}
 
+    def hints(self, tools: Iterable[Any]) -> None:
+        """Tell what a tool server says of its tools: the entries of MCP's `tools/list`, with their `annotations`.
+
+        `Run.tools` does so by itself where the array that the model is shown still has them. They go to the control
+        plane once a tool has been called, as a claim: an operator sees it, and no class follows from it by itself.
+        """
+        try:
+            for tool in given.listed(tools):
+                name, told = given.name_of(tool), given.hints_of(tool)
+                if told and name is not None:
+                    self.hinted(name, told)
+        except Exception:
+            log.exception("recloser: the hints of a listing could not be read; none of them is told")
+
+    def hinted(self, name: str, told: dict[str, bool]) -> None:
+        """What one tool says of itself; told once, and again where it changes."""
+        if self._hints.get(name) == told or len(self._hints) >= MOST_HINTED:
+            return
+        with self.lock:
+            self._hints[name] = told
+            if self.tells:
+                self._outbox.add_hints(name, told)
+
     def _look_at_overrides(self) -> None:
         now = time.monotonic()
         self._look_at = now + LOOK_EVERY_S
@@ -431,6 +456,7 @@ class Client:
         self.lock = threading.RLock()
         self.seen: list[Any] = []
         self._outbox = Outbox()
+        self._hints: dict[str, dict[str, bool]] = {}
         self._counter = Counter(self.breakers)
         self._runs: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         self._link = None

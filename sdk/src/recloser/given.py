@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recloser.core.budget import Spend
+from recloser.core.effects import HINTS, stated
 from recloser.wire import text_of
 
 log = logging.getLogger("recloser")
@@ -27,6 +28,19 @@ def name_of(tool: Any) -> str | None:
         except Exception:
             name = None
     return name if isinstance(name, str) else None
+
+
+def hints_of(tool: Any) -> dict[str, bool]:
+    """What an entry of a tools array says of itself by MCP's annotations; mostly nothing."""
+    try:
+        inner = tool.get("function") if isinstance(tool, Mapping) else None
+        holder = inner if isinstance(inner, Mapping) and "annotations" in inner else tool
+        told = holder.get("annotations") if isinstance(holder, Mapping) else getattr(holder, "annotations", None)
+        if told is None:
+            return {}
+        return stated(told if isinstance(told, Mapping) else {name: getattr(told, name, None) for name in HINTS})
+    except Exception:
+        return {}
 
 
 def named(name: Any) -> str:

@@ -23,6 +23,7 @@ MAX_OBSERVATIONS = 500
 MAX_TRIPS = 200
 MAX_RUNS = 200
 MAX_SAMPLES = 5
+MAX_HINTS = 200
 MAX_KEYS = 1000
 MAX_HELD_TRIPS = 5000
 MAX_HELD_RUNS = 2000
@@ -227,6 +228,7 @@ class Batch:
         runs: list[RunEntry],
         session: str,
         overrides: list[Entry] | None = None,
+        hints: dict[str, dict[str, bool]] | None = None,
     ) -> None:
         self.seq = seq
         self.session = session
@@ -234,6 +236,7 @@ class Batch:
         self.trips = trips
         self.runs = runs
         self.overrides = overrides or []
+        self.hints = hints or {}
         self.fresh = True
         self.sealed_at = 0.0
 
@@ -249,6 +252,7 @@ class Batch:
             "trips": [trip.to_wire(now) for trip in self.trips],
             "runs": [run.to_wire(now) for run in self.runs],
             **({"overrides": [one.to_wire(now) for one in self.overrides]} if self.overrides else {}),
+            **({"hints": [{"tool": name, **told} for name, told in self.hints.items()]} if self.hints else {}),
         }
 
     def shift(self, by_s: float) -> None:
@@ -274,6 +278,7 @@ class Outbox:
         self._trips: dict[str, Entry] = {}
         self._runs: dict[str, RunEntry] = {}
         self._overrides: dict[str, Entry] = {}
+        self._hints: dict[str, dict[str, bool]] = {}
         self._ready: list[Batch] = []
 
     def slice_of(self, tool: str, dependency: str, generation: int, operation: str | None, at: float) -> Slice:
@@ -310,6 +315,11 @@ class Outbox:
         """Keep an operator's local override until it is acknowledged."""
         if len(self._overrides) < MAX_TRIPS:
             self._overrides[override.id] = override
+
+    def add_hints(self, tool: str, told: dict[str, bool]) -> None:
+        """Keep what a tool says of itself until it has been called: one that nobody calls is nobody's business."""
+        if tool in self._hints or len(self._hints) < MAX_KEYS:
+            self._hints[tool] = told
 
     def shift(self, by_s: float) -> None:
         """The process slept for -`by_s` seconds: everything that waits is that much older."""
@@ -376,7 +386,8 @@ class Outbox:
             overrides = _take(self._overrides, MAX_TRIPS)
             if observations or trips or runs or overrides or beat:
                 self._seq += 1
-                self._ready.append(Batch(self._seq, observations, trips, runs, self.session, overrides))
+                hints = self._take_hints(observations)
+                self._ready.append(Batch(self._seq, observations, trips, runs, self.session, overrides, hints))
         return self.in_flight
 
     def acknowledge(self, ack: int) -> None:
@@ -392,6 +403,9 @@ class Outbox:
         """
         found = re.match(r"(observations|trips|runs|overrides)\[(\d+)\](?:\.(\w+))?", field or "")
         batch = self.in_flight
+        if batch is not None and batch.hints and (field or "").startswith("hints"):
+            batch.hints = {}
+            return True
         if found is None or batch is None:
             return False
         entries: list[Any] = getattr(batch, found[1])
@@ -413,6 +427,7 @@ class Outbox:
         batch = self.in_flight
         if not batch:
             return False
+        self._hints, batch.hints = {**batch.hints, **self._hints}, {}  # they go with a later call of their tools
         if len(batch) < 2:
             return self._shrink(batch)
         first, second = (Batch(batch.seq + n, [], [], [], batch.session) for n in (0, 1))
@@ -443,6 +458,11 @@ class Outbox:
             self.dropped += len(batch)
             batch.observations, batch.trips, batch.runs, batch.overrides = [], [], [], []
         return True
+
+    def _take_hints(self, observations: list[Slice]) -> dict[str, dict[str, bool]]:
+        """Of tools that are known by this batch, or by one before it."""
+        called = {part.tool for part in observations} if self._hints else set()
+        return {name: self._hints.pop(name) for name in [one for one in self._hints if one in called][:MAX_HINTS]}
 
     def _take_slices(self) -> list[Slice]:
         """Up to a batch's worth of slices, the oldest of each key first; what is left stays for the next batch."""

@@ -154,6 +154,9 @@ class Run(Telling):
 
     def _without_gone(self, listed: list[Any]) -> list[Any]:
         names = [given.name_of(tool) for tool in listed]
+        for name, told in zip(names, map(given.hints_of, listed), strict=True):
+            if told and name is not None:
+                self._client.hinted(name, told)
         with self._lock:
             for name in names:
                 if name is not None:

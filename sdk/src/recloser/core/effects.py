@@ -7,13 +7,13 @@ looked; it loosens only where that person has said to trust the server (`handled
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from recloser.core import words
-from recloser.core.resolve import handled_as, strictest
+from recloser.core.resolve import STRICTNESS, handled_as, strictest
 from recloser.core.types import SideEffectClass
 
 MAX_NAME = 200
@@ -61,6 +61,18 @@ def claim(name: str, hints: Any = None, *, server: str = "", trusted: bool = Fal
     return by_hints if stricter is by_hints.side_effect else by_name
 
 
+def claim_of_all(name: str, told: Iterable[Any]) -> Claim:
+    """What a name and the hints that several agents tell of it say together: the strictest. No agent is trusted."""
+    claims = [claim(name, hints) for hints in told] or [of_name(name)]
+    return max(claims, key=lambda each: STRICTNESS.index(each.side_effect))
+
+
+def stated(hints: Any) -> dict[str, bool]:
+    """The hints of MCP that are given as plain yes or no, by their names there; everything else says nothing."""
+    given = hints if isinstance(hints, Mapping) else {}
+    return {name: given[name] for name in HINTS if isinstance(given.get(name), bool)}
+
+
 def _destroys_unasked(by_name: Claim, hints: Mapping[str, Any]) -> bool:
     """The name destroys, of a tool that says it writes and leaves open whether it destroys."""
     open_ = not isinstance(hints.get("destructiveHint"), bool) and hints.get("readOnlyHint") is not True
@@ -69,15 +81,19 @@ def _destroys_unasked(by_name: Claim, hints: Mapping[str, Any]) -> bool:
 
 def of_hints(hints: Any) -> Claim | None:
     """MCP's hints as a class; None where nothing is stated. A contradiction counts for the stricter word."""
-    given = hints if isinstance(hints, Mapping) else {}
-    stated = {name: given[name] for name in _HINTS if isinstance(given.get(name), bool)}
-    if not stated:
+    told = {name: value for name, value in stated(hints).items() if name != "openWorldHint"}
+    if not told:
         return None
-    said = ", ".join(f"{name} {str(value).lower()}" for name, value in stated.items())
-    return Claim(_class_of(stated), Basis.HINTS, said)
+    return Claim(_class_of(told), Basis.HINTS, in_words(told))
 
 
-_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint")
+def in_words(told: Mapping[str, bool]) -> str:
+    """Stated hints, as one reads them."""
+    return ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
+
+
+HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+"""The last one says whom a tool may reach, and nothing of what it does there: it makes no class."""
 
 
 def _class_of(stated: Mapping[str, bool]) -> SideEffectClass:

@@ -299,8 +299,8 @@ class FakeControlPlane:
         return len(self._streams)
 
     def stored(self, kind: str) -> list[dict[str, Any]]:
-        """All `observations`, `trips` or `runs` that were taken, in order."""
-        return [entry for batch in self.batches for entry in batch[kind]]
+        """All `observations`, `trips`, `runs` or `hints` that were taken, in order."""
+        return [entry for batch in self.batches for entry in batch.get(kind, ())]
 
     def counts(self, tool: str) -> dict[str, int]:
         """Everything counted for a tool, by outcome."""
