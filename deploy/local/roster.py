@@ -1,5 +1,6 @@
 """Who runs for us, on disk: so that the next start can end what a killed supervisor left behind."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,8 +19,9 @@ class Roster:
         self._path = path
 
     def write(self, running: Mapping[int, Sequence[str]]) -> None:
-        """Note who runs now."""
-        write_private(self._path, json.dumps({str(pid): list(command) for pid, command in running.items()}))
+        """Note who runs now, if the disk takes it: a full one must not end what runs."""
+        with contextlib.suppress(OSError):
+            write_private(self._path, json.dumps({str(pid): list(command) for pid, command in running.items()}))
 
     def end_leftovers(self, patience_s: float = 4.0) -> list[str]:
         """End every noted process that still runs the noted command; return their names."""

@@ -96,7 +96,7 @@ class Watch:
         self._log.say(f"{type(server).__name__} ended: started again")
         try:
             server.start()
-        except Problem as problem:
+        except (Problem, OSError) as problem:  # a full disk may be emptied
             self._retry_at = time.monotonic() + self.RETRY_S
             self._log.say(str(problem))
 

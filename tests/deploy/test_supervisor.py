@@ -165,6 +165,15 @@ def test_a_child_that_ends_is_started_again_later_and_later(ground):
     up.until(r"recloser +\| flaky ended with code 3: started again in 1 s")
 
 
+def test_a_disk_that_takes_no_note_of_who_runs_ends_nobody(ground):
+    (ground.data / "processes.json").mkdir(parents=True)  # as a full disk does, it refuses the file
+    ground.programs += program("flaky", "raise SystemExit(3)")
+    up = ground.up()
+
+    up.until(r"recloser +\| flaky ended with code 3: started again in 1 s")
+    assert up.end() == 0
+
+
 def test_a_child_that_ends_in_the_middle_of_a_line_is_still_heard(ground):
     ground.programs += f'short: {sys.executable} -c \'print("last words", end="")\'\n'
 
