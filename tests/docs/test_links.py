@@ -14,7 +14,7 @@ PAGES = [
     ROOT / "sdk/README.md",
     ROOT / "sdk/tests/vectors/README.md",
 ]
-LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r'(?:!?\[[^\]]*\]\(|\bsrc(?:set)?=")([^)\s"]+)[)"]')
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 KEPT = set(string.ascii_lowercase + string.digits + "-_ ")
 
