@@ -40,6 +40,9 @@ log = structlog.get_logger(__name__)
 Status = AlertDelivery.Status
 Kind = AlertChannel.Kind
 
+SHORTEST_SECRET = 16
+"""Of a webhook: what signs must not be guessed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -296,6 +299,9 @@ def _check_target(kind: str, target: str) -> None:
 
 def _check_secret(kind: str, secret: str | None, fresh: bool) -> None:
     """What lets in must be there from the start, and be of the shape that its service gives out."""
+    if kind == Kind.WEBHOOK and secret is not None and len(secret) < SHORTEST_SECRET:
+        mend = f"give at least {SHORTEST_SECRET} characters, or none: then a secret is made and shown once"
+        raise Refused("bad_field", "this secret is too short to sign with", mend, "secret")
     if kind not in (Kind.SLACK, Kind.PAGERDUTY) or (secret is None and not fresh):
         return
     if not secret:

@@ -545,6 +545,16 @@ def test_a_channel_is_made_changed_and_removed(cast, loopback, as_):
     assert not AlertChannel.objects.exists()
 
 
+@pytest.mark.parametrize("secret", ["", "short", "x" * 15])
+def test_a_webhook_without_a_secret_worth_the_name_is_not_made(cast, loopback, as_, secret):
+    asked = {"kind": "webhook", "name": "pager", "target": URL, "secret": secret}
+
+    refused = as_(cast.ada).create_channel(asked, environment="prod")
+
+    assert (refused.status, refused.error["field"]) == (422, "secret")
+    assert not AlertChannel.objects.exists()
+
+
 def test_a_channel_to_a_private_address_is_refused(cast, as_):
     answer = as_(cast.ada).create_channel({"kind": "webhook", "name": "n", "target": URL}, environment="prod")
 
