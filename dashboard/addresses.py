@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.http import HttpRequest
 
@@ -30,15 +31,17 @@ def choice(request: HttpRequest, name: str, among: Mapping[str, object] | tuple[
     return value if value in among else default
 
 
-def order(request: HttpRequest, columns: Columns) -> tuple[Order, dict[str, str]]:
+def order(request: HttpRequest, columns: Columns, *, falling: bool = True) -> tuple[Order, dict[str, str]]:
     """In which order a list is wanted, and the same for an address: nothing where it is the usual one."""
-    found, usual = keyset.order(text(request, "order"), columns), keyset.order("", columns)
+    found, usual = (keyset.order(word, columns, falling=falling) for word in (text(request, "order"), ""))
     return found, {"order": "" if found == usual else found.word}
 
 
-def key(request: HttpRequest, by: Order, columns: Columns) -> Key | None:
+def key(request: HttpRequest, by: Order, columns: Columns, *, of_id: Callable[[str], UUID | int] = UUID) -> Key | None:
     """The place in a list; an address that was cut short starts at its beginning."""
-    return keyset.key(request.GET.get("before", ""), request.GET.get("id", ""), by, columns)
+    return keyset.key(
+        request.GET.get("before", "").replace("\x00", ""), request.GET.get("id", ""), by, columns, of_id=of_id
+    )
 
 
 def place(after: Key | None) -> dict[str, str]:

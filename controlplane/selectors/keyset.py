@@ -24,6 +24,13 @@ def instant(text: str) -> datetime:
     return found
 
 
+def number(text: str) -> int:
+    """An id that is counted."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValueError(text)
+    return int(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """By which column, and from which end; the id breaks ties."""
@@ -42,19 +49,19 @@ class Key:
     """A place in the list: the value of its column, and the id."""
 
     value: Any
-    id: UUID
+    id: UUID | int
 
 
-def order(word: str, columns: Columns) -> Order:
-    """What the word says; the first column, falling, where it says nothing that there is."""
+def order(word: str, columns: Columns, *, falling: bool = True) -> Order:
+    """What the word says; the first column, from its usual end, where it says nothing that there is."""
     column = word.removeprefix("-")
-    return Order(column, word.startswith("-")) if column in columns else Order(next(iter(columns)))
+    return Order(column, word.startswith("-")) if column in columns else Order(next(iter(columns)), falling)
 
 
-def key(value: str, pk: str, by: Order, columns: Columns) -> Key | None:
+def key(value: str, pk: str, by: Order, columns: Columns, *, of_id: Callable[[str], UUID | int] = UUID) -> Key | None:
     """The place that an address names; one that was cut short starts at the beginning."""
     try:
-        return Key(columns[by.column](value), UUID(pk))
+        return Key(columns[by.column](value), of_id(pk))
     except (ValueError, OverflowError):
         return None
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet, Sum
+from django.db.models import Case, CharField, Prefetch, QuerySet, Sum, Value, When
+from django.db.models.functions import Concat
 from recloser.core.effects import Basis, Claim, claim_of_all, in_words
 from recloser.core.policy import Resolved, RunPolicy, strictest
 from recloser.core.types import SideEffectClass
@@ -15,12 +16,14 @@ from recloser.core.types import SideEffectClass
 from controlplane.delivery import resolve
 from controlplane.evidence.outcomes import failed
 from controlplane.models import Dependency, Environment, Observation, PolicyRevision, Run, Tool, ToolHints, Trip
+from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 
 HINTS = Prefetch("hints", ToolHints.objects.select_related("agent", "key"))
 MEASURED_OVER = timedelta(hours=24)
 RECENT_TRIPS = 8
 REVISIONS = 20
-SHOWN = 500
+PAGE = 100
+MOST_WAITING = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,34 @@ def _claimed(tool: Tool) -> Claim:
     return claim_of_all(tool.name, [each.stated for each in told(tool) if each.counted])
 
 
-def tools(environment: Environment) -> list[ToolRow]:
-    """Every tool, those that wait for a person first."""
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """One page of tools, and the key of the next."""
+
+    tools: list[ToolRow]
+    after: Key | None
+
+
+COLUMNS: Columns = {"place": str, "name": str, "side_effect": str, "owner": str, "created_at": instant}
+"""`place`: those that wait for a person first, then by name."""
+WAITING_FIRST = Order("place", falling=False)
+
+_PLACE = Concat(Case(When(class_confirmed=True, then=Value("1")), default=Value("0")), "name", output_field=CharField())
+
+
+def tools(
+    environment: Environment, *, by: Order = WAITING_FIRST, after: Key | None = None, limit: int = PAGE
+) -> ToolList:
+    """Every tool, in this order, from a key on."""
+    found = list(beyond(_of(environment).annotate(place=_PLACE), by, after)[: limit + 1])
     published = resolve.published(environment.pk)
-    rows = [_row(tool, published) for tool in _of(environment)[:SHOWN]]
-    return sorted(rows, key=lambda row: (not row.waits, row.tool.name))
+    return ToolList([_row(tool, published) for tool in found[:limit]], next_key(found, limit, by))
+
+
+def waiting(environment: Environment) -> int:
+    """How many tools wait for somebody to confirm their class; counted no further than anybody would read."""
+    rows = Tool.objects.filter(environment=environment, class_confirmed=False).order_by()
+    return len(rows.values_list("pk")[:MOST_WAITING])
 
 
 def find(environment: Environment, name: str) -> ToolRow | None:

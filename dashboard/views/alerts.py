@@ -37,15 +37,16 @@ def alerts(request: HttpRequest) -> HttpResponse:
     environment = places.chosen(request)
     if environment is None:
         return respond(request, "empty", places.frame(None, "alerts"), part="page")
-    status = addresses.choice(request, "status", STATUSES)
-    channel, place = request.GET.get("channel", ""), addresses.key(request, selector.NEWEST, selector.COLUMNS)
-    asked = {"environment": environment.slug, "status": status, "channel": channel if channel.isdecimal() else ""}
+    (by, ordered), (wanted, asked) = addresses.order(request, selector.COLUMNS), filtered(request, environment)
+    place, asked = addresses.key(request, by, selector.COLUMNS), asked | ordered
     with circuits.snapshot() as now:
-        found = selector.alerts(environment, status=status, channel=_id(asked["channel"]), after=place)
+        found = selector.alerts(environment, wanted, by=by, after=place)
         context = {
             "found": found,
-            "status": status,
-            "tabs": [(one, addresses.query(asked, status=one), one == status) for one in ("", *STATUSES)],
+            "status": wanted.status,
+            "tabs": [(one, addresses.query(asked, status=one), one == wanted.status) for one in ("", *STATUSES)],
+            "words": asked,
+            "by": by,
             "next": addresses.query(asked, **addresses.place(found.after)) if found.after else "",
             "first": addresses.query(asked) if place else "",
             "now": now,
@@ -53,8 +54,15 @@ def alerts(request: HttpRequest) -> HttpResponse:
         return respond(request, "alerts", places.frame(environment, "alerts", **context))
 
 
+def filtered(request: HttpRequest, environment: Environment) -> tuple[selector.Filter, dict[str, str]]:
+    """Which messages are wanted, and the same as the address has it."""
+    status, channel = addresses.choice(request, "status", STATUSES), _id(request.GET.get("channel", ""))
+    told = {"environment": environment.slug, "status": status, "channel": "" if channel is None else str(channel)}
+    return selector.Filter(status, channel), told
+
+
 def _id(text: str) -> int | None:
-    return int(text) if text and len(text) < 16 else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
 
 
 def _back(environment: Environment) -> str:

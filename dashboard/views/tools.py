@@ -13,12 +13,13 @@ from recloser.core.types import SideEffectClass
 from controlplane.delivery import resolve
 from controlplane.models import Environment
 from controlplane.permissions import EDIT_POLICY
-from controlplane.selectors import circuits, named, reviews
+from controlplane.selectors import circuits, keyset, named, reviews
 from controlplane.selectors import tools as selector
+from controlplane.selectors.keyset import Order
 from controlplane.selectors.tools import ToolRow
 from controlplane.services import catalogue, removal
 from controlplane.services.errors import Refused
-from dashboard import derived, places, policy_rows, told, words
+from dashboard import addresses, derived, places, policy_rows, told, words
 from dashboard.access import actor, needs
 from dashboard.forms import BareForm, add_refusal
 from dashboard.respond import respond
@@ -33,10 +34,25 @@ def tools(request: HttpRequest) -> HttpResponse:
     if environment is None:
         return respond(request, "empty", places.frame(None, "tools"), part="page")
     with circuits.snapshot() as now:
-        found = selector.tools(environment)
-        context = {"found": found, "waiting": sum(row.waits for row in found), "now": now}
-        context["in_review"] = reviews.waiting_count(environment)
+        by, said = ordered(request)
+        place = addresses.key(request, by, selector.COLUMNS, of_id=keyset.number)
+        found, said = selector.tools(environment, by=by, after=place), {"environment": environment.slug, **said}
+        context = {
+            "found": found,
+            "waiting": selector.waiting(environment),
+            "in_review": reviews.waiting_count(environment),
+            "words": said,
+            "by": by,
+            "next": addresses.query(said, **addresses.place(found.after)) if found.after else "",
+            "first": addresses.query(said) if place else "",
+            "now": now,
+        }
         return respond(request, "tools", places.frame(environment, "tools", **context))
+
+
+def ordered(request: HttpRequest) -> tuple[Order, dict[str, str]]:
+    """The order, and the same as the address has it."""
+    return addresses.order(request, selector.COLUMNS, falling=False)
 
 
 @needs()

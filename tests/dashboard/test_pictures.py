@@ -9,7 +9,19 @@ from dashboard import urls
 from tests import factories
 from tests.e2e import places, story
 
-NO_PAGES = {"export-trips", "export-runs", "export-audit", "export-outages", "sign-out", "decide", "heard"}
+NO_PAGES = {
+    "export-trips",
+    "export-runs",
+    "export-audit",
+    "export-outages",
+    "export-tools",
+    "export-alerts",
+    "export-workers",
+    "export-keys",
+    "sign-out",
+    "decide",
+    "heard",
+}
 """Files, what is only posted, and a fragment."""
 APART = {"sign-in"}
 """Looked at without a session, by itself."""

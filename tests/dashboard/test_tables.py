@@ -11,9 +11,10 @@ import pytest
 from django.test import AsyncClient
 from django.urls import reverse
 
-from controlplane.models import Outage, Run
+from controlplane.models import AlertChannel, AlertDelivery, Outage, Run, Tool
 from controlplane.selectors import keyset
 from controlplane.selectors import runs as runs_selector
+from controlplane.selectors import tools as tools_selector
 from controlplane.services import audit
 from dashboard import tables
 from tests import factories
@@ -145,12 +146,12 @@ def test_the_audit_as_a_file_shows_what_belongs_to_no_environment_to_admins_alon
     assert [row["action"] for row in rows(exported(as_(cast.ada), "audit"))] == ["note", "add_person"]
 
 
-@pytest.mark.parametrize("name", ["trips", "runs", "audit", "outages"])
+@pytest.mark.parametrize("name", ["trips", "runs", "audit", "outages", "tools", "alerts", "workers", "keys"])
 def test_who_is_not_signed_in_gets_no_file(cast, client, name):
     assert exported(client, name).status_code == 302
 
 
-@pytest.mark.parametrize("name", ["trips", "runs", "audit", "outages"])
+@pytest.mark.parametrize("name", ["trips", "runs", "audit", "outages", "tools", "alerts", "workers", "keys"])
 def test_an_unknown_environment_is_an_error_and_no_empty_file(cast, as_, name):
     assert exported(as_(cast.ann), name, environment="nowhere").status_code == 404
 
@@ -191,3 +192,84 @@ def test_a_server_that_awaits_gets_the_same_file():
         return b"".join([part async for part in answer.streaming_content])
 
     assert asyncio.run(fetch()).count(b"\r\n") == 4
+
+
+@pytest.fixture
+def tools(cast):
+    """Seven more tools, three of them confirmed, several of one owner."""
+    for number in range(7):
+        made = factories.tool(cast.crm_db, f"t{number}", at=NOON - timedelta(minutes=number))
+        made.owner, made.class_confirmed = ("", "search team")[number % 2], number % 3 == 0
+        made.save()
+
+
+@pytest.mark.parametrize("order", ["", "name", "-name", "owner", "-owner", "side_effect", "-created_at", "-place"])
+def test_tools_are_listed_in_any_order_and_its_pages_miss_none(cast, tools, as_, monkeypatch, order):
+    selector = tools_selector.tools
+    monkeypatch.setattr(selector, "__kwdefaults__", selector.__kwdefaults__ | {"limit": 3})
+    client, seen, address = as_(cast.ann), [], f"/tools/?environment=prod&order={order}"
+    while address:
+        answer = client.get(address)
+        seen += [row.tool for row in answer.context["found"].tools]
+        address = answer.context["next"] and "/tools/" + answer.context["next"]
+
+    name = order.removeprefix("-") or "place"
+    values = [getattr(tool, name) for tool in seen]
+    assert values == sorted(values, reverse=order.startswith("-"))
+    assert sorted(tool.pk for tool in seen) == sorted(
+        Tool.objects.filter(environment=cast.prod).values_list("pk", flat=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "query", [{"before": "a\x00", "id": "1"}, {"before": "x", "id": "9" * 40}, {"before": "x", "id": "²"}]
+)
+@pytest.mark.parametrize("address", ["/tools/", "/alerts/", "/trips/"])
+def test_a_hostile_place_begins_at_the_start(cast, as_, address, query):
+    order = {"/alerts/": "event", "/trips/": "signal"}.get(address, "name")
+    assert as_(cast.ann).get(address, {"environment": "prod", "order": order, **query}).status_code == 200
+
+
+def test_tools_as_a_file_say_what_their_policies_come_to(cast, tools, as_):
+    found = rows(exported(as_(cast.ann), "tools", order="name"))
+
+    assert [row["name"] for row in found] == sorted(
+        Tool.objects.filter(environment=cast.prod).values_list("name", flat=True)
+    )
+    [refund] = [row for row in found if row["name"] == "refund"]
+    assert (refund["side_effect"], refund["dependencies"], refund["without_it"]) == (
+        "side_effect",
+        "payments",
+        "undecided",
+    )
+    assert refund["consecutive_failures"] == "2"
+
+
+def test_alerts_are_ordered_and_exported_with_the_filter_of_the_page(cast, as_):
+    channel = AlertChannel.objects.create(
+        environment=cast.prod, kind="email", name=FORMULA, target="x@example.com", created_at=NOON, created_by="ada"
+    )
+    for number, status in enumerate(("sent", "dead", "sent", "pending")):
+        AlertDelivery.objects.create(
+            channel=channel, event="opened", incident=f"outage-{number}", body={"dependency": "search-api"},
+            status=status, attempts=9 - number, due_at=NOON, created_at=NOON - timedelta(minutes=number),
+        )  # fmt: skip
+    client = as_(cast.ann)
+
+    page = client.get("/alerts/", {"environment": "prod", "order": "attempts"}).context["found"].deliveries
+    assert [row.attempts for row in page] == [6, 7, 8, 9]
+    found = rows(exported(client, "alerts", status="sent", order="attempts"))
+    assert [(row["attempts"], row["status"], row["dependency"]) for row in found] == [
+        ("7", "sent", "search-api"), ("9", "sent", "search-api"),
+    ]  # fmt: skip
+    assert found[0]["channel"] == f"'{FORMULA}"
+
+
+def test_workers_and_keys_as_files_name_no_secret(cast, as_):
+    client = as_(cast.ann)
+
+    assert {row["instance"] for row in rows(exported(client, "workers"))} == {"pod-1", "pod-2", "pod-3"}
+    keys = rows(exported(client, "keys"))
+    assert {row["agent"] for row in keys} == {"research", "support"}
+    assert not {"digest", "secret", "token"} & set(keys[0])
+    assert cast.research_key.digest not in str(keys)

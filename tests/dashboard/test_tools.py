@@ -28,7 +28,7 @@ def discovered(cast):
 def test_tools_that_wait_for_a_person_come_first(cast, discovered, as_):
     answer = as_(cast.ann).get("/tools/?environment=prod")
 
-    assert answer.context["found"][0].tool.name == "export rows/all"
+    assert answer.context["found"].tools[0].tool.name == "export rows/all"
     assert answer.context["waiting"] == 1
     assert "undecided" in answer.content.decode()
 
@@ -280,7 +280,7 @@ def test_the_number_of_queries_does_not_grow_with_the_tools(cast, as_, django_as
         made.dependencies.add(cast.crm_db)
     client = as_(cast.ann)
 
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         client.get("/tools/?environment=prod")
 
 
