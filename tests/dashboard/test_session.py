@@ -80,6 +80,7 @@ def test_d01_a_plain_page_is_redirected(cast, client):
     assert client.get("/?environment=prod")["Location"] == "/sign-in/?next=%2F%3Fenvironment%3Dprod"
 
 
+@pytest.mark.case("D01")
 def test_d01_an_action_of_an_ended_session_changes_nothing(cast, client):
     stage.opened(cast.search_api, NOON)
     address = reverse("dashboard:action", args=["prod", "search-api", "force-close"])

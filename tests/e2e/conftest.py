@@ -52,9 +52,14 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+def is_foreign(url: str) -> bool:
+    """Whether a page asks anybody but us."""
+    return urlsplit(url).hostname not in ("127.0.0.1", None)
+
+
 @pytest.fixture
 def opened(browser, still) -> Iterator[Callable[..., BrowserContext]]:
-    """`opened(**options)`: a browser profile of its own; a script error or a refused resource fails the journey."""
+    """`opened(**options)`: a browser profile of its own; a script error, a refused or a foreign resource fails it."""
     contexts: list[BrowserContext] = []
     troubles: list[str] = []
 
@@ -63,6 +68,9 @@ def opened(browser, still) -> Iterator[Callable[..., BrowserContext]]:
         context.on("weberror", lambda error: troubles.append(str(error.error)))
         context.on(
             "console", lambda line: troubles.append(line.text) if "Content Security Policy" in line.text else None
+        )
+        context.on(
+            "request", lambda request: troubles.append(f"asked {request.url}") if is_foreign(request.url) else None
         )
         contexts.append(context)
         return context

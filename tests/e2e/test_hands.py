@@ -78,6 +78,18 @@ def test_the_palette_closes_by_escape_and_gives_the_focus_back(server, cast, pag
     expect(page.get_by_role("link", name="Find")).to_be_focused()
 
 
+def test_the_palette_finds_the_same_words_again(server, cast, page, sign_in):
+    """Escape empties a search field in Chromium, and fires no event for it."""
+    sign_in("otto", path="/?environment=prod")
+    finding = page.get_by_role("dialog", name="Find in prod")
+    for _ in range(2):
+        page.keyboard.press("Control+k")
+        page.keyboard.type("crm")
+        expect(finding.get_by_role("link", name="crm-db")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(finding).to_be_hidden()
+
+
 def test_a_hostile_name_is_found_as_text(server, cast, page, sign_in):
     factories.dependency(cast.prod, HOSTILE)
     sign_in("otto", path="/?environment=prod")

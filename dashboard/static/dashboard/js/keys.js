@@ -41,9 +41,9 @@ function choose(step) {
 
 palette?.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Escape") shut(); // a search field would only empty itself first
-  if (!step) return;
-  event.preventDefault();
+  if (!step && event.key !== "Escape") return;
+  event.preventDefault(); // a search field would empty itself, and tell nobody
+  if (!step) return shut();
   choose(step);
 });
 palette?.addEventListener("submit", (event) => {

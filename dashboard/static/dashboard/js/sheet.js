@@ -111,9 +111,24 @@ for (const menu of document.querySelectorAll("details.switch")) {
   menu.addEventListener("keydown", (event) => event.key === "Escape" && menu.removeAttribute("open"));
 }
 
-// A refresh keeps open what the reader opened, and what a button has just said.
+// Whoever stood on what a refresh takes away stands on what it stood in afterwards, not at the top of the page.
+let stood = [];
+document.addEventListener("htmx:before:swap", () => {
+  stood = [];
+  for (let one = document.activeElement; one && one !== document.body; one = one.parentElement) stood.push(one);
+});
+document.addEventListener("htmx:after:swap", () => {
+  const place = stood.find((one) => one.isConnected && one.checkVisibility());
+  if (!place || document.activeElement !== document.body) return;
+  if (place.tabIndex < 0) place.tabIndex = -1;
+  place.focus({ preventScroll: true });
+});
+
+// A refresh keeps open what the reader opened, what a button has just said, and where the focus stands.
 const kept = (element, name) =>
-  (name === "open" && element.localName === "details") || ("copied" in element.dataset && ["aria-label", "data-copied"].includes(name));
+  (name === "open" && element.localName === "details") ||
+  (name === "tabindex" && element === document.activeElement) ||
+  ("copied" in element.dataset && ["aria-label", "data-copied"].includes(name));
 htmx.registerExtension("keep-open", {
   htmx_before_morph_attr: (element, { attrName }) => !kept(element, attrName),
 });
