@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 SIZE = {"width": 1280, "height": 860}
-OUTAGE_WITHIN_MS, PROBE_WITHIN_MS = 180_000, 30_000
+OUTAGE_WITHIN_MS, PROBE_WITHIN_MS = 180_000, 120_000
 PROBED = re.compile(r"failed .* ago")
 SIGN_IN = re.compile(r"open (\S+) and sign in as (\S+) with the password (\S+)")
 
