@@ -14,6 +14,7 @@ from controlplane.models.run import Run, StepLog
 from controlplane.models.system import AllowedNetwork, DocumentVersion, ProcessBeat
 from controlplane.models.token import PersonalToken
 from controlplane.models.tool import Dependency, Tool, ToolHints
+from controlplane.models.tool_change import ToolChange
 from controlplane.models.vendor import VendorStatus
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Session",
     "StepLog",
     "Tool",
+    "ToolChange",
     "ToolHints",
     "Transition",
     "Trip",

@@ -11,11 +11,13 @@ from recloser.core.policy import CIRCUIT_FIELDS, RUN_FIELDS, Field, Resolved, pl
 from recloser.core.types import SideEffectClass
 
 from controlplane.delivery import resolve
-from controlplane.models import Environment, PolicyRevision
+from controlplane.models import Environment, PolicyRevision, Tool, ToolChange, User
+from controlplane.permissions import EDIT_POLICY, GRANTS
 
 SHOWN_ENDED = 20
 _UNSET = object()
-_WAITING = (PolicyRevision.Status.DRAFT, PolicyRevision.Status.IN_REVIEW)
+DRAFT, IN_REVIEW = "draft", "in_review"
+_WAITING = (DRAFT, IN_REVIEW)
 
 
 def reviews() -> QuerySet[PolicyRevision]:
@@ -26,30 +28,75 @@ def reviews() -> QuerySet[PolicyRevision]:
     return asked.select_related("environment", "dependency", "tool")
 
 
-def waiting(environment: Environment) -> list[PolicyRevision]:
+def tool_changes() -> QuerySet[ToolChange]:
+    """Every change of a tool that was proposed, whatever became of it."""
+    return ToolChange.objects.select_related("environment", "tool__environment")
+
+
+Proposal = PolicyRevision | ToolChange
+
+
+def waiting(environment: Environment) -> list[Proposal]:
     """In review, the oldest first."""
-    return list(_in_review(environment).order_by("submitted_at", "pk"))
+    found = [row for rows in _both(environment, status=IN_REVIEW) for row in rows]
+    return sorted(found, key=lambda row: (row.submitted_at, row.pk))
 
 
 def waiting_count(environment: Environment) -> int:
     """How many wait for a second person."""
-    return _in_review(environment).count()
+    policies, tools = (rows.order_by().values("pk") for rows in _both(environment, status=IN_REVIEW))
+    return policies.union(tools, all=True).count()
 
 
-def drafts(environment: Environment, author: str) -> list[PolicyRevision]:
+def drafts(environment: Environment, author: str) -> list[Proposal]:
     """What one person has begun and not sent."""
-    rows = reviews().filter(environment=environment, status=PolicyRevision.Status.DRAFT, created_by=author)
-    return list(rows.order_by("-pk"))
+    found = [row for rows in _both(environment, status=DRAFT, created_by=author) for row in rows]
+    return sorted(found, key=lambda row: (row.created_at, row.pk), reverse=True)
 
 
-def ended(environment: Environment) -> list[PolicyRevision]:
+def ended(environment: Environment) -> list[Proposal]:
     """The last that were decided, newest first."""
-    rows = reviews().filter(environment=environment, decided_at__isnull=False)
-    return list(rows.order_by("-decided_at", "-pk")[:SHOWN_ENDED])
+    both = _both(environment, decided_at__isnull=False)
+    found = [row for rows in both for row in rows.order_by("-decided_at", "-pk")[:SHOWN_ENDED]]
+    return sorted(found, key=lambda row: (row.decided_at, row.pk), reverse=True)[:SHOWN_ENDED]
 
 
-def _in_review(environment: Environment) -> QuerySet[PolicyRevision]:
-    return reviews().filter(environment=environment, status=PolicyRevision.Status.IN_REVIEW)
+def open_changes(tool: Tool) -> list[ToolChange]:
+    """What waits for a second person to say what a tool may be, the oldest first."""
+    return list(tool_changes().filter(tool=tool, status=IN_REVIEW).order_by("submitted_at", "pk"))
+
+
+def deciders(author: str) -> list[str]:
+    """Who may approve or reject what somebody proposes."""
+    roles = [role for role, granted in GRANTS.items() if EDIT_POLICY in granted]
+    people = User.objects.filter(is_active=True, role__in=roles).exclude(username__iexact=author)
+    return list(people.order_by("username").values_list("username", flat=True))
+
+
+def _both(environment: Environment, **more: Any) -> tuple[QuerySet[PolicyRevision], QuerySet[ToolChange]]:
+    return reviews().filter(environment=environment, **more), tool_changes().filter(environment=environment, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolValue:
+    """One value of a tool: as it is, or was when it was decided, and as it would be."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+def tool_values(change: ToolChange) -> list[ToolValue]:
+    """What a change of a tool changes: against what is in force, or what was when its review was asked for."""
+    before = change.before if change.decided_at or not change.submitted_at else {}
+    return [ToolValue(name, before.get(name, _held(change.tool, name)), after)
+            for name, after in change.wanted.items()]  # fmt: skip
+
+
+def _held(tool: Tool, name: str) -> Any:
+    if name == "dependencies":
+        return sorted(tool.dependencies.values_list("slug", flat=True))
+    return getattr(tool, name)
 
 
 @dataclass(frozen=True, slots=True)

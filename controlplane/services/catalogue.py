@@ -10,10 +10,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_slug
 from django.db import IntegrityError, transaction
 from django.db.models import CharField
-from recloser.core.types import SideEffectClass
 
 from controlplane import clock
-from controlplane.delivery import publish, versions
 from controlplane.models import Agent, Dependency, Environment, Tool
 from controlplane.probe_spec import BadSpec, control
 from controlplane.services import audit, egress, loosening, policies, tools
@@ -93,22 +91,17 @@ def edit_dependency(*, dependency: Dependency, changes: Changes, actor: str) -> 
 def edit_tool(*, tool: Tool, changes: Changes, actor: str, approved_by: str = "") -> Tool:
     """Its class (given is confirmed), cost, owner, operation and dependencies; agents hear of it at once.
 
-    A milder class than the confirmed one needs `approved_by`, another person than the actor.
+    What guards it less (a class milder than the confirmed one, a place where its policy is looser) needs
+    `approved_by`, another person than the actor.
     """
-    wanted = dict(changes)
-    behind = wanted.pop("dependencies", None)
-    if "side_effect" in wanted:
-        wanted["class_confirmed"] = tools.known_class(wanted["side_effect"]) is not SideEffectClass.UNKNOWN
-        loosening.demand_class(tool, wanted["side_effect"], actor=actor, approved_by=approved_by)
-    changed = _assign(tool, wanted)
-    if behind is not None:
-        changed |= _stand_behind(tool, behind)
-    if changed:
-        policies.sweep_soon(environment_id=tool.environment_id, now=clock.now())
-        _audit(tool, "edit_tool", actor, changed | ({"approved_by": approved_by} if approved_by else {}))
-        versions.bump_config(tool.environment_id)
-        publish.config_changed(tool.environment_id)
-    return tool
+    row = tools.held(tool)
+    wanted = tools.wanted(row.environment, changes)
+    loosening.demand_tool(row, wanted, actor=actor, approved_by=approved_by)
+    if changed := tools.change(row, wanted):
+        policies.sweep_soon(environment_id=row.environment_id, now=clock.now())
+        _audit(row, "edit_tool", actor, changed | tools.approval(approved_by))
+        policies.tell_agents(row.environment_id)
+    return row
 
 
 def _demand_control(address: str) -> None:
@@ -118,16 +111,6 @@ def _demand_control(address: str) -> None:
     except BadSpec as bad:
         raise Refused("bad_field", bad.message, bad.mend, "control_address") from None
     egress.demand_target(*spec.target, field="control_address")
-
-
-def _stand_behind(tool: Tool, slugs: Iterable[str]) -> dict[str, Any]:
-    rows = [tools.find_dependency(environment=tool.environment, slug=slug) for slug in slugs]
-    if not rows:
-        raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
-    if {row.pk for row in rows} == set(tool.dependencies.values_list("pk", flat=True)):
-        return {}
-    tool.dependencies.set(rows)
-    return {"dependencies": sorted(row.slug for row in rows)}
 
 
 @transaction.atomic

@@ -3,19 +3,32 @@ nobody does at all."""
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recloser.core.policy import STRICTNESS, TOLD, Layer, Origin, altered, is_downward, loosened, watched
+from recloser.core.policy import (
+    STRICTNESS,
+    TOLD,
+    Field,
+    Guard,
+    Layer,
+    Origin,
+    altered,
+    eased,
+    is_downward,
+    loosened,
+    watched,
+)
 from recloser.core.texts import SAMPLE, rendered
 from recloser.core.types import SideEffectClass
 from recloser.core.wording import inviting
 
 from controlplane.delivery import resolve
 from controlplane.delivery.resolve import Character
-from controlplane.models import Environment, PolicyRevision, Tool
+from controlplane.models import Dependency, Environment, PolicyRevision, Tool
 from controlplane.services.errors import Refused
 
 LEVELS = PolicyRevision.Level
@@ -173,9 +186,108 @@ def _field(level: str, name: str) -> str:
     return name if level == LEVELS.TOOL else f"run.{name}"
 
 
-def demand_class(tool: Tool, side_effect: str, *, actor: str, approved_by: str) -> None:
-    """Refuse, unless another person approves, to handle a tool of a confirmed class more leniently."""
-    before, after = SideEffectClass(tool.side_effect), SideEffectClass(side_effect)
-    if tool.class_confirmed and is_downward(before, after) and not is_approved(actor, approved_by):
-        message = f"{tool.name} is confirmed as {before}, and {after} is handled more leniently"
-        raise Refused("needs_approval", message, "leave it, or have another person approve it", "side_effect")
+MILDER, EASES = "milder", "eases"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolNeed:
+    """One reason why a change of a tool needs a second person."""
+
+    kind: str
+    """`milder` or `eases`."""
+    field: str
+    """Of the tool: side_effect, costly or dependencies."""
+    message: str
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """As the reasons of a policy name them."""
+        return (self.field,)
+
+
+def needs_of_tool(tool: Tool, wanted: Mapping[str, Any]) -> list[ToolNeed]:
+    """Why these new values of a tool need a second person, if they do: a class milder than the confirmed one, or
+    whatever guards the class that it will have less than now. They are as `tools.wanted` reads them."""
+    return [*_milder(tool, wanted), *_eased(tool, wanted)]
+
+
+def demand_tool(tool: Tool, wanted: Mapping[str, Any], *, actor: str, approved_by: str) -> None:
+    """Refuse, unless another person approves, what guards a tool less."""
+    if not is_approved(actor, approved_by) and (found := needs_of_tool(tool, wanted)):
+        message = "; ".join(need.message for need in found)
+        raise Refused("needs_approval", message, _tool_mend(tool, wanted), found[0].field)
+
+
+def _tool_mend(tool: Tool, wanted: Mapping[str, Any]) -> str:
+    if not tool.dependencies.exists():
+        return "let it stand behind a dependency of its own first, then send the move for review"
+    first = "leave it" if _with_class(tool, wanted).class_confirmed else "confirm the tool's class first"
+    return f"{first}, or send it for review: another person approves it"
+
+
+def _milder(tool: Tool, wanted: Mapping[str, Any]) -> list[ToolNeed]:
+    before, after = (SideEffectClass(each.side_effect) for each in (tool, _with_class(tool, wanted)))
+    if not (tool.class_confirmed and is_downward(before, after)):
+        return []
+    message = f"{tool.name} is confirmed as {before}, and {after} is handled more leniently"
+    return [ToolNeed(MILDER, "side_effect", message)]
+
+
+def _eased(tool: Tool, wanted: Mapping[str, Any]) -> list[ToolNeed]:
+    """By what it costs and where it stands, given the class that it will have."""
+    now = _with_class(tool, wanted)
+    then = copy.copy(now)
+    then.costly = wanted.get("costly", now.costly)
+    stood = list(tool.dependencies.all())
+    stands = wanted.get("dependencies", stood)
+    if then.costly == now.costly and set(stands) == set(stood):
+        return []
+    layers = resolve.published(tool.environment_id)
+    before, after = _guard(layers, now, stood), _guard(layers, then, stands)
+    fields = eased(resolve.character_of([then]).side_effect, before, after)
+    return [*_cheaper(tool, [each for each in fields if each.policy == "run"]),
+            *_moved(tool, stood, [each for each in fields if each.policy == "circuit"])]  # fmt: skip
+
+
+def _cheaper(tool: Tool, fields: list[Field]) -> list[ToolNeed]:
+    if not fields:
+        return []
+    return [ToolNeed(EASES, "costly", f"no longer costly, {_guarding(fields)} {tool.name} less than now")]
+
+
+def _moved(tool: Tool, stood: list[Dependency], fields: list[Field]) -> list[ToolNeed]:
+    if not fields:
+        return []
+    than = "where it stands" if stood else "its class does"
+    return [ToolNeed(EASES, "dependencies", f"behind those, {_guarding(fields)} {tool.name} less than {than}")]
+
+
+def _guarding(fields: list[Field]) -> str:
+    return f"{', '.join(each.name for each in fields)} {'guards' if len(fields) == 1 else 'guard'}"
+
+
+def _with_class(tool: Tool, wanted: Mapping[str, Any]) -> Tool:
+    """As it would be of the class that is wanted."""
+    then = copy.copy(tool)
+    then.side_effect = wanted.get("side_effect", tool.side_effect)
+    then.class_confirmed = wanted.get("class_confirmed", tool.class_confirmed)
+    return then
+
+
+def _guard(layers: resolve.Published, tool: Tool, behind: Iterable[Dependency]) -> Guard:
+    """What protects its calls if it stands behind these."""
+    run = layers.run(tool.pk, resolve.character_of([tool])).policy
+    return Guard(run, tuple(layers.circuit(row.pk, _character_with(row, tool)).policy for row in behind))
+
+
+def _character_with(dependency: Dependency, tool: Tool) -> Character:
+    return resolve.character_of([*dependency.tools.exclude(pk=tool.pk), tool])
+
+
+def demand_fallback_of(tool: Tool, wanted: Mapping[str, Any]) -> None:
+    """Refuse a class that is milder than what stands in for the tool."""
+    then = _with_class(tool, wanted)
+    character = resolve.character_of([then])
+    name = resolve.published(tool.environment_id).run(tool.pk, character).policy.fallback_tool
+    if name and (fallback := Tool.objects.filter(environment=tool.environment_id, name=name).first()):
+        _demand_no_stricter(fallback, character.side_effect, "side_effect")

@@ -119,7 +119,7 @@ def _layer(revision: PolicyRevision) -> QuerySet[PolicyRevision]:
 
 def demand_sound(environment: Environment, place: Mapping[str, Any], values: Mapping[str, Any], reason: str) -> None:
     """Refuse what nobody could put in force, whoever approves it."""
-    _demand_reason(reason)
+    demand_reason(reason)
     _demand_valid(place["level"], values)
     loosening.demand_wording(place["level"], values)
     loosening.demand_fallback(environment, place, values)
@@ -183,7 +183,8 @@ def demand_place(
             raise Refused("wrong_environment", f"that {field} belongs to another environment", mend, field)
 
 
-def _demand_reason(reason: str) -> None:
+def demand_reason(reason: str) -> None:
+    """Whoever looks at it later learns why."""
     if not reason.strip() or len(reason) > 500:
         mend = "say in up to 500 characters why it changes"
         raise Refused("bad_field", "the reason is missing or too long", mend, "reason")

@@ -81,6 +81,7 @@ def end() -> None:
 def set_names(*, environment_id: int, dependencies: Iterable[str], behind: Mapping[str, Iterable[str]]) -> None:
     """Make the dependencies, each with a probe that nobody sends, and the tools in front of them."""
     environment, now = Environment.objects.get(pk=environment_id), clock.now()
+    policies.lock(environment)
     for slug in dependencies:
         row = tools.ensure_dependency(environment=environment, slug=slug, actor=ACTOR, now=now)
         Probe.objects.get_or_create(

@@ -13,11 +13,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from controlplane.models import Dependency, Environment, PolicyRevision, Tool
-from controlplane.services import audit, loosening, policies
+from controlplane.services import audit, loosening, policies, second_person
 from controlplane.services.errors import Refused
 
 Status = PolicyRevision.Status
-LONGEST_DECISION = 500
 
 
 def _target(given: Mapping[str, Any]) -> str:
@@ -70,7 +69,7 @@ def edit(
 ) -> PolicyRevision:
     """Change what its author proposes: it is a draft again, and whatever somebody saw of it is no longer what it is."""
     row = _locked(revision, Status.DRAFT, Status.IN_REVIEW)
-    _demand_author(row, actor)
+    second_person.demand_author(row, actor)
     wanted = row.values if values is None else values
     said = row.reason if reason is None else reason
     if (wanted, said.strip()) == (row.values, row.reason):
@@ -88,7 +87,7 @@ def edit(
 def submit(*, revision: PolicyRevision, actor: str, now: datetime) -> PolicyRevision:
     """Send it for review over what is in force now; one that is in review already is renewed so."""
     row = _locked(revision, Status.DRAFT, Status.IN_REVIEW)
-    _demand_author(row, actor)
+    second_person.demand_author(row, actor)
     policies.demand_sound(row.environment, policies.place_of(row), row.values, row.reason)
     _to_review(row, now)
     policies.record("submit_policy", row, actor, reason=row.reason, detail=_told(row))
@@ -104,13 +103,12 @@ def approve(
     if (done := _decided_so(revision, Status.PUBLISHED, actor)) and done.content_hash == content_hash:
         return done
     row = _locked(revision, Status.IN_REVIEW)
-    _demand_another(row, actor, "nobody approves a change of their own", "ask somebody else who may edit policies")
-    _demand_same(row, content_hash)
+    second_person.demand_approver(row, actor, content_hash)
     if row.base != _number_in_force(row):
         raise _moved(row)
     policies.demand_sound(row.environment, policies.place_of(row), row.values, row.reason)
     row.approved_by = actor
-    _decide(row, actor, reason, now)
+    second_person.decide(row, actor, reason, now)
     policies.put_in_force(row, now=now)
     policies.record("approve_policy", row, actor, reason=row.decision, detail=_told(row))
     policies.tell_agents(row.environment_id)
@@ -124,9 +122,7 @@ def reject(*, revision: PolicyRevision, reason: str, actor: str, now: datetime) 
     if done := _decided_so(revision, Status.REJECTED, actor):
         return done
     row = _locked(revision, Status.IN_REVIEW)
-    _demand_another(row, actor, "this is your own change", "withdraw it instead")
-    if not reason.strip():
-        raise Refused("bad_field", "the reason is missing", "say what would have to be different", "reason")
+    second_person.demand_rejecter(row, actor, reason)
     return _ended(row, Status.REJECTED, "reject_policy", actor, reason, now)
 
 
@@ -137,7 +133,7 @@ def withdraw(*, revision: PolicyRevision, actor: str, now: datetime, reason: str
     if done := _decided_so(revision, Status.WITHDRAWN, actor):
         return done
     row = _locked(revision, Status.DRAFT, Status.IN_REVIEW)
-    _demand_author(row, actor)
+    second_person.demand_author(row, actor)
     return _ended(row, Status.WITHDRAWN, "withdraw_policy", actor, reason, now)
 
 
@@ -163,7 +159,7 @@ def _rows() -> QuerySet[PolicyRevision]:
 def _ended(
     row: PolicyRevision, status: PolicyRevision.Status, action: str, actor: str, reason: str, now: datetime
 ) -> PolicyRevision:
-    _decide(row, actor, reason, now)
+    second_person.decide(row, actor, reason, now)
     row.status = status
     row.save()
     policies.record(action, row, actor, reason=row.decision, detail=_told(row))
@@ -178,43 +174,12 @@ def _to_review(row: PolicyRevision, now: datetime) -> None:
     row.save()
 
 
-def _decide(row: PolicyRevision, actor: str, reason: str, now: datetime) -> None:
-    if len(reason) > LONGEST_DECISION:
-        raise Refused("bad_field", "the reason is too long", f"use up to {LONGEST_DECISION} characters", "reason")
-    row.decided_by, row.decided_at, row.decision = actor, now, reason.strip()
-
-
 def _locked(revision: PolicyRevision, *among: PolicyRevision.Status) -> PolicyRevision:
     """The row as it stands, in one of these states; its environment's layers wait."""
     policies.lock(revision.environment)
     row = _rows().get(pk=revision.pk)
-    if row.status not in among:
-        how = f" by {row.decided_by}" if row.decided_by else ""
-        message = f"this change is {row.status.replace('_', ' ')}{how}"
-        mend = "look at it anew" if row.status == Status.DRAFT else "propose a new one if it is still wanted"
-        raise Refused("not_waiting", message, mend)
+    second_person.demand_status(row, *among)
     return row
-
-
-def _demand_author(row: PolicyRevision, actor: str) -> None:
-    if not is_own(row, actor):
-        raise Refused("not_yours", f"this is a change of {row.created_by}", "reject it, or propose one of your own")
-
-
-def _demand_another(row: PolicyRevision, actor: str, message: str, mend: str) -> None:
-    if not loosening.is_approved(row.created_by, actor):
-        raise Refused("own_change", message, mend)
-
-
-def is_own(row: PolicyRevision, actor: str) -> bool:
-    """Whether the actor proposed it."""
-    return row.created_by.casefold() == actor.casefold()
-
-
-def _demand_same(row: PolicyRevision, content_hash: str) -> None:
-    if content_hash != row.content_hash:
-        message = f"{row.created_by} has edited it since you looked"
-        raise Refused("edited", message, "read what it says now, and decide again", "content_hash")
 
 
 def needs_of(row: PolicyRevision) -> list[loosening.Need]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from controlplane.services import audit, loosening, policies
 from controlplane.services.errors import Refused
 
 LONGEST_NAME = 200
+LONGEST = {"owner": 100, "description": 500, "operation": 200}
 
 
 @audit.refusals("ensure_dependency")
@@ -36,7 +37,7 @@ def ensure_dependency(
     if must_be_new and not made:
         raise taken("dependency", slug, "slug")
     Circuit.objects.get_or_create(dependency=row, defaults={"environment": environment})
-    changed = _set(row, {"owner": owner, "description": description}, {"owner": 100, "description": 500})
+    changed = _set(row, {"owner": owner, "description": description})
     if made or changed:
         _told(environment, "ensure_dependency", slug, actor, {"new": made, **changed})
     return row
@@ -60,25 +61,20 @@ def ensure_tool(
 ) -> Tool:
     """The tool of that name behind these dependencies, which must exist; a class given is thereby confirmed.
 
-    A milder class than the confirmed one needs `approved_by`, as a policy that loosens does.
+    What guards it less than now, or a new one less than its class does, needs `approved_by`, another person.
     """
     _demand_name(name, "name")
-    behind = [_dependency(environment, slug) for slug in dependencies]
-    if not behind:
-        raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
+    policies.lock(environment)
+    asked = {"side_effect": side_effect, "costly": costly, "operation": operation or None, "owner": owner or None}
+    given = {field: value for field, value in asked.items() if value is not None}
+    new = wanted(environment, given | {"dependencies": dependencies})
     row, made = Tool.objects.get_or_create(environment=environment, name=name, defaults={"created_at": now})
     if must_be_new and not made:
         raise taken("tool", name, "name")
-    changed = _set(row, {"operation": operation, "owner": owner}, {"operation": 200, "owner": 100})
-    if side_effect is not None:
-        loosening.demand_class(row, known_class(side_effect), actor=actor, approved_by=approved_by)
-    changed |= _classify(row, side_effect, costly)
-    if {each.pk for each in behind} != set(row.dependencies.values_list("pk", flat=True)):
-        row.dependencies.set(behind)
-        changed["dependencies"] = sorted(each.slug for each in behind)
-    if made or changed:
+    loosening.demand_tool(row, new, actor=actor, approved_by=approved_by)
+    if (changed := change(row, new)) or made:
         policies.sweep_soon(environment_id=environment.pk, now=now)
-        _told(environment, "ensure_tool", name, actor, {"new": made, **changed, **_approval(approved_by)})
+        _told(environment, "ensure_tool", name, actor, {"new": made, **changed, **approval(approved_by)})
     return row
 
 
@@ -87,12 +83,41 @@ def taken(noun: str, name: str, field: str) -> Refused:
     return Refused("exists", f"there is a {noun} {name[:60]!r} already", "edit that one, or choose another name", field)
 
 
-def find_dependency(*, environment: Environment, slug: str) -> Dependency:
-    """The dependency of that name, or a refusal that says what was perhaps meant."""
-    return _dependency(environment, slug)
+def held(tool: Tool) -> Tool:
+    """The tool as it stands; it and what guards it stay so until the transaction ends."""
+    policies.lock(tool.environment)
+    return Tool.objects.select_for_update(no_key=True, of=("self",)).select_related("environment").get(pk=tool.pk)
+
+
+def wanted(environment: Environment, given: Mapping[str, Any]) -> dict[str, Any]:
+    """New values of a tool as they are kept: a class given is thereby confirmed, and dependencies are rows."""
+    new = dict(given)
+    if "side_effect" in new:
+        new["side_effect"] = known_class(new["side_effect"]).value
+        new["class_confirmed"] = new["side_effect"] != SideEffectClass.UNKNOWN
+    if "dependencies" in new:
+        new["dependencies"] = [_dependency(environment, slug) for slug in new["dependencies"]]
+        if not new["dependencies"]:
+            raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
+    return new
+
+
+def change(row: Tool, new: Mapping[str, Any]) -> dict[str, Any]:
+    """Save what differs, and say what did: nobody is told yet."""
+    plain = {name: value for name, value in new.items() if name != "dependencies" and getattr(row, name) != value}
+    _save(row, plain)
+    return plain | _stand_behind(row, new.get("dependencies"))
+
+
+def _stand_behind(row: Tool, behind: Iterable[Dependency] | None) -> dict[str, Any]:
+    if behind is None or set(behind) == set(row.dependencies.all()):
+        return {}
+    row.dependencies.set(behind)
+    return {"dependencies": sorted(each.slug for each in behind)}
 
 
 def _dependency(environment: Environment, slug: str) -> Dependency:
+    """The one of that name, or a refusal that says what was perhaps meant."""
     row = Dependency.objects.filter(environment=environment, slug=slug).first()
     if row is not None:
         return row
@@ -108,15 +133,20 @@ def _demand_name(name: str, field: str) -> None:
         raise Refused("bad_field", "that is no name", mend, field)
 
 
-def _set(row: Dependency | Tool, values: dict[str, str], longest: dict[str, int]) -> dict[str, Any]:
+def _set(row: Dependency, values: dict[str, str]) -> dict[str, Any]:
     changed = {name: value for name, value in values.items() if value and getattr(row, name) != value}
-    for name, value in changed.items():
-        if len(value) > longest[name]:
-            raise Refused("bad_field", f"the {name} is too long", f"use up to {longest[name]} characters", name)
-        setattr(row, name, value)
-    if changed:
-        row.save(update_fields=list(changed))
+    _save(row, changed)
     return changed
+
+
+def _save(row: Dependency | Tool, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        longest = LONGEST.get(name)
+        if longest is not None and len(value) > longest:
+            raise Refused("bad_field", f"the {name} is too long", f"use up to {longest} characters", name)
+        setattr(row, name, value)
+    if values:
+        row.save(update_fields=list(values))
 
 
 def known_class(word: str) -> SideEffectClass:
@@ -126,22 +156,9 @@ def known_class(word: str) -> SideEffectClass:
     return SideEffectClass(word)
 
 
-def _approval(approved_by: str) -> dict[str, str]:
+def approval(approved_by: str) -> dict[str, str]:
+    """As the record tells it."""
     return {"approved_by": approved_by} if approved_by else {}
-
-
-def _classify(row: Tool, side_effect: str | None, costly: bool | None) -> dict[str, Any]:
-    wanted: dict[str, Any] = {}
-    if side_effect is not None:
-        wanted |= {"side_effect": side_effect, "class_confirmed": side_effect != SideEffectClass.UNKNOWN}
-    if costly is not None:
-        wanted["costly"] = costly
-    changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
-    for name, value in changed.items():
-        setattr(row, name, value)
-    if changed:
-        row.save(update_fields=list(changed))
-    return changed
 
 
 def _told(environment: Environment, action: str, target: str, actor: str, detail: dict[str, Any]) -> None:

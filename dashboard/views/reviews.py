@@ -16,7 +16,7 @@ from controlplane.models import PolicyRevision
 from controlplane.permissions import EDIT_POLICY
 from controlplane.selectors import circuits
 from controlplane.selectors import reviews as selector
-from controlplane.services import policies, reviews
+from controlplane.services import policies, reviews, second_person
 from controlplane.services.errors import Refused
 from dashboard import places, policy_form, told, words
 from dashboard.access import actor, needs
@@ -107,7 +107,7 @@ def _found(environment: str, pk: int) -> PolicyRevision:
 
 
 def _page(request: HttpRequest, row: PolicyRevision, form: DecisionForm, status: int = 200) -> HttpResponse:
-    own = reviews.is_own(row, actor(request))
+    own = second_person.is_own(row, actor(request))
     context = {
         "row": row,
         "form": form,

@@ -6,6 +6,7 @@ import uuid
 from datetime import timedelta
 
 import pytest
+from recloser.core.types import SideEffectClass
 
 from controlplane.models import (
     Agent,
@@ -25,7 +26,7 @@ from controlplane.models import (
 )
 from controlplane.models.access import Role
 from controlplane.selectors import impact
-from controlplane.services import egress, policies, reviews
+from controlplane.services import egress, policies, reviews, tool_reviews
 from tests import factories
 from tests.conftest import NOON
 from tests.dashboard import stage
@@ -161,6 +162,11 @@ def proposed(cast, actor, min_calls=7):
     )  # fmt: skip
 
 
+def eased(tool, actor, side_effect):
+    """A milder class of a tool that waits."""
+    return tool_reviews.propose(tool=tool, wanted={"side_effect": side_effect}, reason="x", actor=actor, now=NOON)
+
+
 def attempts(cast, person="ada"):
     """Every change there is: by whom it may be done, and how this person asks for it."""
     here, search = {"environment": "prod"}, {"environment": "prod", "dependency": "search-api"}
@@ -183,6 +189,11 @@ def attempts(cast, person="ada"):
         environment=cast.prod, level="dependency", dependency=cast.crm_db, values={"min_calls": 8}, reason="x",
         actor="zoe", now=NOON,
     )  # fmt: skip
+    purge = factories.tool(cast.crm_db, "purge", side_effect=SideEffectClass.DESTRUCTIVE)
+    milder = (eased(purge, who, side_effect) for who, side_effect in
+              ((person, "read_only"), ("zoe", "side_effect"), ("zoe", "unknown")))  # fmt: skip
+    mine, agreed, refused = milder
+    own_tool, tool_approved, tool_rejected = ({**here, "review": row.pk} for row in (mine, agreed, refused))
     factories.person("eve", Role.VIEWER)
     factories.dependency(cast.prod, "unused-api")
     factories.tool(cast.crm_db, "unused")
@@ -226,6 +237,12 @@ def attempts(cast, person="ada"):
         "withdraw_review": (policy, {}, {**own, **match}),
         "approve_review": (policy, {"content_hash": theirs[0].content_hash}, {**approved, **match}),
         "reject_review": (policy, why, {**rejected, **match}),
+        "propose_tool_change": (policy, {"tool": "refund", "side_effect": "read_only", **why}, here),
+        "edit_tool_review": (policy, {"side_effect": "idempotent_write"}, {**own_tool, **match}),
+        "submit_tool_review": (policy, None, {**own_tool, **match}),
+        "withdraw_tool_review": (policy, {}, {**own_tool, **match}),
+        "approve_tool_review": (policy, {"content_hash": agreed.content_hash}, {**tool_approved, **match}),
+        "reject_tool_review": (policy, why, {**tool_rejected, **match}),
         "remove_tool": (policy, None, {**here, "tool": "unused", **match}),
         "remove_dependency": (policy, None, {**here, "dependency": "unused-api", **match}),
         "remove_agent": (admin, None, {**here, "agent": "unused", **match}),

@@ -24,7 +24,7 @@ from controlplane.models import (
     Worker,
 )
 from controlplane.selectors.tools import proposed, told
-from controlplane.services import access, tools
+from controlplane.services import access, catalogue, tools
 from controlplane.services.ingest import Intake, caps
 from tests.crowd import at_once
 from tests.edge import harness
@@ -169,6 +169,31 @@ def test_a_tool_that_an_operator_made_is_not_put_behind_another_dependency(agent
     agent.send(observation(dependency="evil-api"))
 
     assert list(tool.dependencies.all()) == [behind]
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "behind"),
+    [
+        ("destructive", ["new-api"]),
+        ("side_effect", ["new-api"]),
+        ("read_only", ["new-api", "other-api"]),
+        ("unknown", ["new-api", "other-api"]),
+    ],
+)
+def test_once_a_person_answers_for_a_class_with_effects_its_agent_says_no_more_what_stands_behind_it(
+    agent, side_effect, behind
+):
+    agent.send(observation(tool="new_tool", dependency="new-api"))
+    found = Tool.objects.filter(name="new_tool")
+    catalogue.edit_tool(tool=found.get(), changes={"side_effect": side_effect, "owner": "billing"}, actor="otto")
+
+    agent.send(observation(tool="new_tool", dependency="other-api"))
+    settled = agent.send()["config"][1]
+    agent.send(observation(tool="new_tool", dependency="other-api"))
+
+    assert sorted(row.slug for row in found.get().dependencies.all()) == behind
+    assert agent.send()["config"][1] == settled, "nothing is discovered twice"
+    assert Dependency.objects.filter(slug="other-api").exists()
 
 
 def test_beyond_the_cap_names_are_recorded_not_counted_and_said_so(agent, monkeypatch):

@@ -12,14 +12,15 @@ from rest_framework import serializers
 
 from controlplane import clock
 from controlplane.api import filters
-from controlplane.api.base import Many, One
+from controlplane.api.base import Many, One, lock_row
 from controlplane.api.contract import edits, writes
 from controlplane.api.fields import Choice, Flag, Names, Said, Text
-from controlplane.models import Dependency, Tool
+from controlplane.models import Dependency, Environment, Tool
 from controlplane.permissions import EDIT_POLICY
 from controlplane.selectors import lists, named
 from controlplane.selectors.tools import proposed, told
 from controlplane.services import catalogue, removal
+from controlplane.services.errors import Refused
 
 CLASSES = [each.value for each in SideEffectClass]
 
@@ -192,13 +193,31 @@ class OneTool(One):
     noun, shape = "tool", ToolOut
     by = {"name": "tool"}
 
+    def find(self, *, lock: bool = False) -> Tool:
+        """The tool; an edit takes its turn within the environment, as every review does."""
+        if lock:
+            lock_row(self.environment)
+        return super().find(lock=lock)  # type: ignore[no-any-return]
+
     @edits(EDIT_POLICY, takes=ToolEdit, gives=ToolOut)
     def patch(self, row: Tool, said: dict[str, Any]) -> Tool:
-        """Confirm its class, or change its owner, operation, cost or dependencies."""
-        changed = catalogue.edit_tool(tool=row, changes=said, actor=self.actor())
+        """Confirm its class, or change its owner, operation, cost or dependencies. What guards it less than now is
+        refused (`needs_approval`): propose it under `tool-reviews`."""
+        try:
+            changed = catalogue.edit_tool(tool=row, changes=said, actor=self.actor())
+        except Refused as refused:
+            raise _leading(refused, self.environment) from None
         return lists.tools().get(pk=changed.pk)
 
     @edits(EDIT_POLICY)
     def delete(self, row: Tool, said: dict[str, Any]) -> None:
         """Remove one that nobody calls, that never tripped, and that no policy falls back on."""
         removal.remove_tool(tool=row, actor=self.actor())
+
+
+def _leading(refused: Refused, here: Environment) -> Refused:
+    """With the address at which a second person is asked."""
+    if refused.code != "needs_approval":
+        return refused
+    mend = f"{refused.mend} (POST /api/v1/environments/{here.slug}/tool-reviews)"
+    return Refused(refused.code, refused.message, mend, refused.field)

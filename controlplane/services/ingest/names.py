@@ -12,6 +12,8 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
+from recloser.core.policy import is_vouched
+from recloser.core.types import SideEffectClass
 
 from controlplane import clock
 from controlplane.delivery import publish, resolve, versions
@@ -45,6 +47,7 @@ class KnownTool:
 
     id: int
     discovered_by: int | None
+    """The key that may say what stands behind it; None once a person answers for a class that is guarded."""
     dependencies: frozenset[str]
 
 
@@ -86,7 +89,12 @@ def _dependency(row: Dependency, layers: resolve.Published) -> KnownDependency:
 
 
 def _tool(row: Tool) -> KnownTool:
-    return KnownTool(row.pk, row.discovered_by_id, frozenset(each.slug for each in row.dependencies.all()))
+    says = None if _is_vouched(row) else row.discovered_by_id
+    return KnownTool(row.pk, says, frozenset(each.slug for each in row.dependencies.all()))
+
+
+def _is_vouched(row: Tool) -> bool:
+    return is_vouched(SideEffectClass(row.side_effect), confirmed=row.class_confirmed)
 
 
 @transaction.atomic
@@ -130,9 +138,10 @@ def _make_tools(caller: Caller, names: set[str], now: datetime) -> bool:
 
 
 def _link(caller: Caller, pairs: list[tuple[str, str]], dependencies: Mapping[str, int]) -> bool:
-    """An agent may say what stands behind a tool that its own key discovered, never behind anyone else's."""
+    """An agent may say what stands behind a tool that its own key discovered, never behind anyone else's, nor once a
+    person has confirmed a class that is guarded."""
     own = _here(Tool, caller, name__in={tool for tool, _ in pairs}, discovered_by_id=caller.key_id)
-    ids = dict(own.values_list("name", "id"))
+    ids = {row.name: row.pk for row in own.select_for_update(no_key=True) if not _is_vouched(row)}
     through = Tool.dependencies.through
     links = [
         through(tool_id=ids[tool], dependency_id=dependencies[dependency])

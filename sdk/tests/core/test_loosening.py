@@ -1,7 +1,22 @@
 """A layer may tighten a class; what protects less than the class's preset is named."""
 
 import pytest
-from recloser.core.policy import FIELDS, STRICTNESS, Kind, Layer, Looser, Origin, altered, is_downward, loosened
+from recloser.core.policy import (
+    FIELDS,
+    STRICTNESS,
+    CircuitPolicy,
+    Guard,
+    Kind,
+    Layer,
+    Looser,
+    Origin,
+    RunPolicy,
+    altered,
+    eased,
+    is_downward,
+    is_vouched,
+    loosened,
+)
 from recloser.core.types import SideEffectClass
 
 READ_ONLY, WRITE, UNKNOWN, EFFECT, DESTRUCTIVE = STRICTNESS
@@ -105,3 +120,40 @@ def test_downward_goes_by_how_a_class_is_handled():
 )
 def test_what_models_are_told_and_what_answers_count_as_is_altered(before, after, names):
     assert [row.name for row in altered(before, after)] == names
+
+
+TESTED_BY_CALLS, PROBED_ONLY = CircuitPolicy(permits=True), CircuitPolicy(permits=False)
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "stood", "stands", "names"),
+    [
+        (DESTRUCTIVE, [PROBED_ONLY], [TESTED_BY_CALLS], ["permits"]),
+        (DESTRUCTIVE, [PROBED_ONLY], [PROBED_ONLY, TESTED_BY_CALLS], ["permits"]),
+        (DESTRUCTIVE, [TESTED_BY_CALLS], [TESTED_BY_CALLS], []),
+        (DESTRUCTIVE, [TESTED_BY_CALLS, PROBED_ONLY], [TESTED_BY_CALLS], []),
+        (DESTRUCTIVE, [TESTED_BY_CALLS], [PROBED_ONLY], []),
+        (DESTRUCTIVE, [], [TESTED_BY_CALLS], ["permits"]),
+        (DESTRUCTIVE, [], [PROBED_ONLY], []),
+        (UNKNOWN, [PROBED_ONLY], [TESTED_BY_CALLS], ["permits"]),
+        (READ_ONLY, [PROBED_ONLY], [TESTED_BY_CALLS], []),
+    ],
+)
+def test_a_tool_that_moves_is_measured_by_where_it_stood(side_effect, stood, stands, names):
+    run = RunPolicy()
+
+    found = eased(side_effect, Guard(run, tuple(stood)), Guard(run, tuple(stands)))
+
+    assert [row.name for row in found] == names
+
+
+def test_what_eases_a_run_is_named_too():
+    before, after = RunPolicy(consecutive_failures=1), RunPolicy(consecutive_failures=2)
+
+    assert [row.name for row in eased(EFFECT, Guard(before, ()), Guard(after, ()))] == ["consecutive_failures"]
+    assert eased(EFFECT, Guard(after, ()), Guard(before, ())) == []
+
+
+def test_only_a_confirmed_class_with_effects_is_vouched_for():
+    assert [each for each in STRICTNESS if is_vouched(each, confirmed=True)] == [UNKNOWN, EFFECT, DESTRUCTIVE]
+    assert not any(is_vouched(each, confirmed=False) for each in STRICTNESS)

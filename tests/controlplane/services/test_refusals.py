@@ -3,8 +3,20 @@
 import pytest
 
 from controlplane import clock
-from controlplane.models import AlertChannel, AuditEntry, Trip
-from controlplane.services import access, alert_tests, alerts, catalogue, egress, people, probes, tokens, tools, trips
+from controlplane.models import AlertChannel, AuditEntry, ToolChange, Trip
+from controlplane.services import (
+    access,
+    alert_tests,
+    alerts,
+    catalogue,
+    egress,
+    people,
+    probes,
+    tokens,
+    tool_reviews,
+    tools,
+    trips,
+)
 from controlplane.services.errors import Refused
 from tests import factories
 
@@ -26,6 +38,14 @@ def _trip(cast):
     return Trip.objects.create(
         environment=cast.prod, scope="fleet", signal="failure_rate", dependency=cast.search_api, delivery="enforce",
         evidence={}, threshold={}, at=clock.now(), received_at=clock.now(),
+    )  # fmt: skip
+
+
+def _proposed(cast):
+    """Without an entry of its own."""
+    return ToolChange.objects.create(
+        environment=cast.prod, tool=cast.tools["refund"], wanted={"side_effect": "read_only"}, content_hash="one",
+        status="in_review", reason="x", created_at=clock.now(), created_by="petra",
     )  # fmt: skip
 
 
@@ -61,6 +81,12 @@ ATTEMPTS = {
     ),
     "edit_tool": lambda c: catalogue.edit_tool(
         tool=c.tools["refund"], changes={"owner": "payments", "dependencies": []}, actor="ada"
+    ),
+    "propose_tool_change": lambda c: tool_reviews.propose(
+        tool=c.tools["refund"], wanted={"side_effect": "harmless"}, reason="x", actor="ada", now=clock.now()
+    ),
+    "approve_tool_change": lambda c: tool_reviews.approve(
+        change=_proposed(c), content_hash="other", actor="ada", now=clock.now()
     ),
     "add_person": lambda c: people.add(username="ann", role="viewer", actor="ada"),
     "switch_off_person": lambda c: people.switch_off(person=c.ada, actor="ada"),

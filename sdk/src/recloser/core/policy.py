@@ -1,6 +1,6 @@
 """The policy, as everyone imports it: the schema, its validation, its resolution and its form on the wire."""
 
-from recloser.core.loosening import TOLD, altered, is_downward, loosened, watched
+from recloser.core.loosening import TOLD, Guard, altered, eased, is_downward, is_vouched, loosened, watched
 from recloser.core.resolve import (
     STRICTNESS,
     Layer,
@@ -46,6 +46,7 @@ __all__ = [
     "CircuitPolicy",
     "Field",
     "FieldError",
+    "Guard",
     "Kind",
     "Layer",
     "Level",
@@ -56,10 +57,12 @@ __all__ = [
     "RunPolicy",
     "altered",
     "contradictions",
+    "eased",
     "fields_for",
     "from_wire",
     "handled_as",
     "is_downward",
+    "is_vouched",
     "loosened",
     "parse",
     "plain",
