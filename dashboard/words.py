@@ -27,6 +27,7 @@ REVISIONS: Mapping[str, str] = {
     "in_review": "in review",
     "published": "in force",
     "superseded": "was in force",
+    "approved": "approved",
     "rejected": "rejected",
     "withdrawn": "withdrawn",
 }

@@ -39,7 +39,7 @@ Proposal = PolicyRevision | ToolChange
 def waiting(environment: Environment) -> list[Proposal]:
     """In review, the oldest first."""
     found = [row for rows in _both(environment, status=IN_REVIEW) for row in rows]
-    return sorted(found, key=lambda row: (row.submitted_at, row.pk))
+    return sorted(found, key=lambda row: (row.submitted_at or row.created_at, row.pk))
 
 
 def waiting_count(environment: Environment) -> int:
@@ -66,11 +66,11 @@ def open_changes(tool: Tool) -> list[ToolChange]:
     return list(tool_changes().filter(tool=tool, status=IN_REVIEW).order_by("submitted_at", "pk"))
 
 
-def deciders(author: str) -> list[str]:
-    """Who may approve or reject what somebody proposes."""
+def deciders() -> list[str]:
+    """Who may approve or reject what somebody else proposes."""
     roles = [role for role, granted in GRANTS.items() if EDIT_POLICY in granted]
-    people = User.objects.filter(is_active=True, role__in=roles).exclude(username__iexact=author)
-    return list(people.order_by("username").values_list("username", flat=True))
+    people = User.objects.filter(is_active=True, role__in=roles).order_by("username")
+    return list(people.values_list("username", flat=True))
 
 
 def _both(environment: Environment, **more: Any) -> tuple[QuerySet[PolicyRevision], QuerySet[ToolChange]]:

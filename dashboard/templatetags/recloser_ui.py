@@ -17,13 +17,13 @@ from recloser.core.policy import CircuitPolicy
 from recloser.core.probe import Fault
 from recloser.core.types import FAILURES
 
-from controlplane.models import Dependency, Environment, PolicyRevision, ProbeRound, Run, Transition, Trip
+from controlplane.models import Dependency, Environment, ProbeRound, Run, ToolChange, Transition, Trip
 from controlplane.selectors import readmission, reviews, runs
 from controlplane.selectors.circuits import Callers, Calls, Standing
 from controlplane.selectors.keyset import Order
 from controlplane.selectors.lines import RunLine, TripLine
 from controlplane.selectors.runs import Why
-from controlplane.services.loosening import Need
+from controlplane.services.loosening import Need, ToolNeed
 from dashboard import addresses, build, gauges, words
 
 register = template.Library()
@@ -573,12 +573,14 @@ def line_class(outcome: Any) -> str:
     return "refused" if outcome in ("rejected", "unknown_tool") else ""
 
 
-_REVISION_TONES = {"in_review": "warn", "published": "closed", "rejected": "open"}
+_REVISION_TONES = {"in_review": "warn", "published": "closed", "approved": "closed", "rejected": "open"}
 
 
 @register.simple_tag
-def revision_owner(row: PolicyRevision) -> str:
-    """What a revision is about."""
+def revision_owner(row: reviews.Proposal) -> str:
+    """What a revision, or a change of a tool, is about."""
+    if isinstance(row, ToolChange):
+        return f"{clip(row.tool.name)}: what it is"
     owner = row.tool or row.dependency
     if owner is not None:
         return clip(str(owner))
@@ -586,14 +588,46 @@ def revision_owner(row: PolicyRevision) -> str:
 
 
 @register.simple_tag
-def revision_badge(row: PolicyRevision) -> SafeString:
-    """Where a revision stands."""
+def review_url(row: reviews.Proposal) -> str:
+    """Where it is looked at, and decided."""
+    page = "tool-review" if isinstance(row, ToolChange) else "review"
+    return reverse(f"dashboard:{page}", args=[row.environment.slug, row.pk])
+
+
+@register.simple_tag
+def change_words(row: ToolChange) -> str:
+    """What a tool would be, in a few words."""
+    said: list[str] = []
+    for name, value in row.wanted.items():
+        match name:
+            case "side_effect":
+                said.append(words.CLASSES[value])
+            case "costly":
+                said.append("costly" if value else "not costly")
+            case _:
+                said.append(f"behind {clip(', '.join(value))}")
+    return words.sentence(", ".join(said))
+
+
+SHOWN_NAMES = 5
+
+
+@register.filter
+def named(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+@register.simple_tag
+def revision_badge(row: reviews.Proposal) -> SafeString:
+    """Where it stands."""
     tone = _REVISION_TONES.get(row.status, "plain")
     return format_html('<span class="badge {}">{}</span>', tone, words.REVISIONS[row.status])
 
 
 @register.simple_tag
-def need_line(need: Need) -> str:
+def need_line(need: Need | ToolNeed) -> str:
     """Why a change needs a second person, as people say it."""
     return f"{words.sentence(need.message.replace('_', ' '))}."
 

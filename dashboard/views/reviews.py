@@ -110,10 +110,12 @@ def _page(request: HttpRequest, row: PolicyRevision, form: DecisionForm, status:
     own = second_person.is_own(row, actor(request))
     context = {
         "row": row,
+        "called": f"revision {row.number}",
+        "decide_url": reverse("dashboard:decide", args=[row.environment.slug, row.pk]),
         "form": form,
         "own": own,
         "open": row.status in (Status.DRAFT, Status.IN_REVIEW),
-        "moved": reviews.is_moved(row),
+        "moved": reviews.is_moved(row) and "Another revision came into force",
         "needs": reviews.needs_of(row),
         "changes": [_line(change, row) for change in selector.changes(row)],
         "notice": _notice(row),

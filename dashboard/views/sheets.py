@@ -32,6 +32,8 @@ class Sheet:
     section: str = "settings"
     undo: Callable[[dict[str, Any]], Undo] | None = None
     """What takes it back, of the values that it was done with."""
+    propose: Callable[[dict[str, Any]], str] | None = None
+    """Where a second person is asked for these values, if one is needed."""
 
 
 def handle(
@@ -47,15 +49,19 @@ def handle(
     try:
         text = act(form.cleaned_data)
     except Refused as refused:
+        leads = refused.code == "needs_approval" and sheet.propose
+        instead = leads(form.cleaned_data) if leads else ""
         add_refusal(form, refused)
-        return show(request, environment, sheet, form)
+        return show(request, environment, sheet, form, instead=instead)
     return done(request, text, sheet.back, undo=sheet.undo(form.cleaned_data) if sheet.undo else None)
 
 
-def show(request: HttpRequest, environment: Environment, sheet: Sheet, form: forms.Form) -> HttpResponse:
-    """The form, with what is wrong at each field."""
+def show(
+    request: HttpRequest, environment: Environment, sheet: Sheet, form: forms.Form, *, instead: str = ""
+) -> HttpResponse:
+    """The form, with what is wrong at each field; `instead`: where it is proposed to a second person."""
     status = 422 if form.is_bound else 200
-    context = places.frame(environment, sheet.section, sheet=sheet, form=form, now=clock.now())
+    context = places.frame(environment, sheet.section, sheet=sheet, form=form, instead=instead, now=clock.now())
     response = respond(request, "sheet", context, part="_sheet", status=status)
     if form.is_bound:
         response["HX-Retarget"] = "#sheet-in"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -11,18 +12,19 @@ from django.views.decorators.http import require_http_methods
 from recloser.core.types import SideEffectClass
 
 from controlplane.delivery import resolve
-from controlplane.models import Environment
+from controlplane.models import Environment, Tool, ToolChange
 from controlplane.permissions import EDIT_POLICY
 from controlplane.selectors import circuits, keyset, named, reviews
 from controlplane.selectors import tools as selector
 from controlplane.selectors.keyset import Order
 from controlplane.selectors.tools import ToolRow
-from controlplane.services import catalogue, removal
+from controlplane.services import catalogue, removal, second_person, tool_reviews
 from controlplane.services.errors import Refused
 from dashboard import addresses, derived, places, policy_rows, told, words
 from dashboard.access import actor, needs
 from dashboard.forms import BareForm, add_refusal
 from dashboard.respond import respond
+from dashboard.tool_forms import ToolForm, where_to_propose
 from dashboard.views import sheets
 from dashboard.views.sheets import Sheet
 
@@ -69,9 +71,28 @@ def tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
             "notice": told.preview(row.tool, published),
             "standings": _standings(row, published, now),
             "trips": selector.recent_trips(row.tool),
+            "changes": _waiting(row.tool),
             "now": now,
         }
         return respond(request, "tool", places.frame(here, "tools", **context))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A change of the tool that waits, and who may decide it."""
+
+    change: ToolChange
+    deciders: list[str]
+    moved: bool
+
+
+def _waiting(tool: Tool) -> list[Waiting]:
+    changes = reviews.open_changes(tool)
+    people = reviews.deciders() if changes else []
+    return [
+        Waiting(one, [name for name in people if not second_person.is_own(one, name)], tool_reviews.is_moved(one))
+        for one in changes
+    ]
 
 
 def _standings(row: ToolRow, published: resolve.Published, now: Any) -> list[circuits.Standing]:
@@ -99,30 +120,6 @@ def find(environment: Environment, name: str) -> ToolRow:
     return row
 
 
-class ToolForm(forms.Form):
-    """What an operator says of a tool; choosing a class confirms it."""
-
-    side_effect = forms.ChoiceField(
-        label="Side-effect class",
-        choices=[(each.value, words.sentence(words.CLASSES[each.value])) for each in SideEffectClass],
-        help_text="What one call does to the world. Choosing a class confirms it.",
-    )
-    costly = forms.BooleanField(required=False, label="Each call costs money: one step stricter")
-    owner = forms.CharField(required=False, max_length=100, help_text="The team that answers for it.")
-    operation = forms.CharField(
-        required=False, max_length=200, help_text="The part of the dependency that it uses; a probe names it too."
-    )
-    dependencies = forms.CharField(
-        max_length=2000, help_text="What stands behind it, with commas between. It is callable when all of them are."
-    )
-
-    def changes(self) -> dict[str, Any]:
-        """As the service takes them."""
-        data = dict(self.cleaned_data)
-        data["dependencies"] = [part.strip() for part in data["dependencies"].split(",") if part.strip()]
-        return data
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(EDIT_POLICY)
 def edit_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse:
@@ -136,6 +133,7 @@ def edit_tool(request: HttpRequest, environment: str, tool: str) -> HttpResponse
         button="Confirm",
         back=reverse("dashboard:tool", args=[here.slug, row.name]),
         section="tools",
+        propose=lambda _: where_to_propose(row, form.changes()),
     )
     initial = {
         "side_effect": row.side_effect, "costly": row.costly, "owner": row.owner, "operation": row.operation,
@@ -171,6 +169,7 @@ def confirm_class(request: HttpRequest, environment: str, tool: str) -> HttpResp
         button="Confirm",
         back=reverse("dashboard:tool", args=[here.slug, found.tool.name]),
         section="tools",
+        propose=lambda data: where_to_propose(found.tool, data),
     )
     form = ClassForm(request.POST or None, initial={"side_effect": suggested})
 

@@ -24,6 +24,7 @@ from controlplane.models import (
     Run,
     StepLog,
     Tool,
+    ToolChange,
     Trip,
     User,
     VendorStatus,
@@ -45,6 +46,7 @@ def attack(cast: Cast, now: datetime) -> dict[str, Any]:
     _said_of_a_circuit(Circuit.objects.get(dependency__slug=RAW, dependency__environment=cast.prod), cast, now)
     stood |= {"run_id": _a_run(cast, now, tool).pk, "trip_id": Trip.objects.latest("at").pk}
     stood |= {"test_id": _tried(cast, now).pk, "reviews": _proposed(cast, now, tool).pk}
+    stood |= {"tools": _eased(cast, now, tool).pk}
     return stood | _settings(cast, now)
 
 
@@ -105,6 +107,14 @@ def _proposed(cast: Cast, now: datetime, tool: Tool) -> PolicyRevision:
               "reason": RAW, "created_at": now, "created_by": RAW}  # fmt: skip
     PolicyRevision.objects.create(**common, number=1, status="published", published_at=now)
     return PolicyRevision.objects.create(**common, number=2, status="in_review")
+
+
+def _eased(cast: Cast, now: datetime, tool: Tool) -> ToolChange:
+    """A change of the tool that waits."""
+    return ToolChange.objects.create(
+        environment=cast.prod, tool=tool, wanted={"side_effect": "read_only", "dependencies": [RAW]}, content_hash="-",
+        status="in_review", reason=RAW, created_at=now, created_by=RAW, submitted_at=now,
+    )  # fmt: skip
 
 
 def _settings(cast: Cast, now: datetime) -> dict[str, int]:

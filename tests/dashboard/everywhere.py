@@ -14,7 +14,7 @@ from dashboard import urls
 from dashboard.views.actions import DEEDS
 from dashboard.views.policy import CIRCUIT, RUN
 
-POSTS = frozenset({"sign-out", "decide"})
+POSTS = frozenset({"sign-out", "decide", "decide-tool"})
 PARTS = frozenset({"heard"})
 """Never a whole page: a sheet asks for it."""
 EACH: Mapping[str, tuple[str, ...]] = {

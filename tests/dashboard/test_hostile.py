@@ -12,7 +12,7 @@ from tests.dashboard.attacker import PIECES, RAW
 SPEAKING = {
     "board", "circuit", "dependency-policy", "probe", "probe-test", "trips", "trip", "runs", "run", "why", "tools",
     "tool", "tool-policy", "reviews", "review", "alerts", "settings", "people", "audit", "action-force-close",
-    "edit-channel",
+    "edit-channel", "tool-review",
 }  # fmt: skip
 """Pages that repeat what somebody else has named or said."""
 

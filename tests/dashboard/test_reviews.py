@@ -222,5 +222,5 @@ def test_the_number_of_queries_does_not_grow_with_what_waits(cast, as_, waiting,
     client = as_(cast.ann)
     client.get("/reviews/?environment=prod")
 
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(10):
         client.get("/reviews/?environment=prod")

@@ -13,10 +13,11 @@ from controlplane.models import (
     AllowedNetwork,
     PolicyRevision,
     ProbeTest,
+    ToolChange,
     Trip,
     Worker,
 )
-from controlplane.services import probes, reviews
+from controlplane.services import probes, reviews, tool_reviews
 from tests.e2e import story
 from tests.factories import Cast
 
@@ -45,6 +46,9 @@ def pages(cast: Cast) -> dict[str, str]:
         "tool-policy": "/tools/prod/web_search/policy/",
         "reviews": "/reviews/?environment=prod",
         "review": reverse("dashboard:review", args=["prod", proposed(cast).pk]),
+        "tool-review": reverse("dashboard:tool-review", args=["prod", eased(cast).pk]),
+        "tool-with-review": "/tools/prod/refund/",
+        "propose-tool": "/tools/prod/refund/propose/?side_effect=read_only",
         "alerts": "/alerts/?environment=prod",
         "settings": "/settings/?environment=prod",
         "people": "/settings/people/?environment=prod",
@@ -162,6 +166,17 @@ def proposed(cast: Cast) -> PolicyRevision:
         tool=cast.tools["refund"],
         values={"consecutive_failures": 4, "model_text": "Tell the customer that a colleague will pay it back today."},
         reason="the payment vendor drops one call in three on Mondays",
+        actor="petra",
+        now=clock.now(),
+    )
+
+
+def eased(cast: Cast) -> ToolChange:
+    """A milder class of refund that waits for a second person."""
+    return tool_reviews.propose(
+        tool=cast.tools["refund"],
+        wanted={"side_effect": "idempotent_write"},
+        reason="the vendor takes the same refund twice as one since its last version",
         actor="petra",
         now=clock.now(),
     )
