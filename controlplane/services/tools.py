@@ -96,7 +96,7 @@ def wanted(environment: Environment, given: Mapping[str, Any]) -> dict[str, Any]
         new["side_effect"] = known_class(new["side_effect"]).value
         new["class_confirmed"] = new["side_effect"] != SideEffectClass.UNKNOWN
     if "dependencies" in new:
-        new["dependencies"] = [_dependency(environment, slug) for slug in new["dependencies"]]
+        new["dependencies"] = [find_dependency(environment=environment, slug=slug) for slug in new["dependencies"]]
         if not new["dependencies"]:
             raise Refused("bad_field", "a tool stands behind no dependency", "name at least one", "dependencies")
     return new
@@ -116,7 +116,7 @@ def _stand_behind(row: Tool, behind: Iterable[Dependency] | None) -> dict[str, A
     return {"dependencies": sorted(each.slug for each in behind)}
 
 
-def _dependency(environment: Environment, slug: str) -> Dependency:
+def find_dependency(*, environment: Environment, slug: str) -> Dependency:
     """The one of that name, or a refusal that says what was perhaps meant."""
     row = Dependency.objects.filter(environment=environment, slug=slug).first()
     if row is not None:

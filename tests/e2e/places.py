@@ -48,7 +48,6 @@ def pages(cast: Cast) -> dict[str, str]:
         "review": reverse("dashboard:review", args=["prod", proposed(cast).pk]),
         "tool-review": reverse("dashboard:tool-review", args=["prod", eased(cast).pk]),
         "tool-with-review": "/tools/prod/refund/",
-        "propose-tool": "/tools/prod/refund/propose/?side_effect=read_only",
         "alerts": "/alerts/?environment=prod",
         "settings": "/settings/?environment=prod",
         "people": "/settings/people/?environment=prod",
@@ -95,6 +94,7 @@ def _of_tools() -> dict[str, str]:
     return {
         "edit-tool": reverse("dashboard:edit-tool", args=["prod", "web_search"]),
         "confirm-class": reverse("dashboard:confirm-class", args=["prod", "export_all_rows"]),
+        "propose-tool": f"{reverse('dashboard:propose-tool', args=['prod', 'refund'])}?side_effect=read_only",
         "remove-tool": reverse("dashboard:remove-tool", args=["prod", "export_all_rows"]),
     }
 
