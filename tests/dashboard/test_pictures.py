@@ -20,6 +20,7 @@ NO_PAGES = {
     "export-keys",
     "sign-out",
     "decide",
+    "decide-tool",
     "heard",
 }
 """Files, what is only posted, and a fragment."""

@@ -287,7 +287,7 @@ def test_the_number_of_queries_does_not_grow_with_the_tools(cast, as_, django_as
 def test_one_tool_costs_a_bounded_number_of_queries(cast, as_, django_assert_num_queries):
     client = as_(cast.ann)
 
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         client.get(to("tool", "web_search"))
 
 
