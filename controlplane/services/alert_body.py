@@ -134,8 +134,11 @@ OVER = "It is over."
 TOLD_ANEW = "It is not over: you are told of it anew, as more urgent."
 
 
-def compose_cause(*, event: str, cause: AlertCause, now: datetime, over: str = OVER) -> dict[str, Any]:
-    """The body of a cause that is no transition, or of its end."""
+GATHERED = "More of this kind begin at the moment than are told one by one: the Board shows all of them."
+
+
+def compose_cause(*, event: str, cause: AlertCause, now: datetime, over: str = OVER, more: int = 0) -> dict[str, Any]:
+    """The body of a cause that is no transition, or of its end; `more` like it have begun and are told with it."""
     circuit, incident = cause.circuit, incident_of_cause(cause)
     dependency = circuit.dependency if circuit else None
     title, advice = _CAUSES[AlertCause.Kind(cause.kind)]
@@ -143,6 +146,7 @@ def compose_cause(*, event: str, cause: AlertCause, now: datetime, over: str = O
         worker=_worker(cause), place=_place(dependency) if dependency else "", environment=cause.environment.slug
     )
     ended = event == RESOLVED
+    named += f", and {more} more" if more else ""
     body = {
         "format": 1,
         "id": f"{incident}:{event}",
@@ -159,9 +163,10 @@ def compose_cause(*, event: str, cause: AlertCause, now: datetime, over: str = O
         "mode": circuit.mode if circuit else None,
         "cause": cause.kind,
         "worker": _worker(cause) or None,
+        "count": 1 + more,
         "url": link(dependency) if dependency else f"{settings.PUBLIC_URL}/?environment={cause.environment.slug}",
     }
-    return body | {"text": _cause_text(body, over if ended else advice)}
+    return body | {"text": _cause_text(body, over if ended else f"{advice} {GATHERED}" if more else advice)}
 
 
 def _worker(cause: AlertCause) -> str:

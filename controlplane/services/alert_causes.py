@@ -26,6 +26,8 @@ QUORUM_PATIENCE = timedelta(seconds=60)
 """A roll-out makes a fleet small for a moment."""
 OVER_AFTER = timedelta(seconds=120)
 """What comes and goes within this time is one cause."""
+SINGLY, WITHIN = 10, timedelta(minutes=5)
+"""So many of one kind in one environment are told one by one within so long; what comes on top is one message."""
 KEEP_CAUSES = timedelta(days=90)
 LOOKER = 7_265_636_003
 """The advisory lock of the one that looks."""
@@ -161,12 +163,32 @@ def _key(row: AlertCause) -> Key:
 def _begin(found: Iterable[Found], now: datetime) -> int:
     """Tell of those that are new."""
     running = {_key(row) for row in AlertCause.objects.filter(ended_at=None)}
-    return sum(_tell_of(each, now) for each in found if each.key not in running)
+    alike: dict[tuple[int, str], list[Found]] = {}
+    for each in found:
+        if each.key not in running:
+            alike.setdefault((each.key.environment_id, each.key.kind), []).append(each)
+    return sum(_tell_of_many(group, now) for group in alike.values())
+
+
+def _tell_of_many(alike: Sequence[Found], now: datetime) -> int:
+    """One by one while they are few; what is more than that is on record, and one message says how much it is."""
+    key = alike[0].key
+    lately = AlertCause.objects.filter(environment=key.environment_id, kind=key.kind, told_at__gt=now - WITHIN).count()
+    room = max(0, SINGLY - lately)
+    told = sum(_tell_of(each, now) for each in alike[:room])
+    rest = [_record(each, now) for each in alike[room:]]
+    if rest and lately <= SINGLY:
+        told += _deliver(rest[0], rest[0].kind, now, more=len(rest) - 1)
+    return told
 
 
 def _tell_of(found: Found, now: datetime) -> int:
-    row = AlertCause.objects.create(**found.key._asdict(), began_at=found.since, seen_at=now, told_at=now)
+    row = _record(found, now)
     return _deliver(row, row.kind, now)
+
+
+def _record(found: Found, now: datetime) -> AlertCause:
+    return AlertCause.objects.create(**found.key._asdict(), began_at=found.since, seen_at=now, told_at=now)
 
 
 def _end(row: AlertCause, now: datetime, words: str = alert_body.OVER) -> int:
@@ -175,7 +197,7 @@ def _end(row: AlertCause, now: datetime, words: str = alert_body.OVER) -> int:
     return _deliver(row, alert_body.RESOLVED, now, words)
 
 
-def _deliver(row: AlertCause, event: str, now: datetime, over: str = alert_body.OVER) -> int:
+def _deliver(row: AlertCause, event: str, now: datetime, over: str = alert_body.OVER, more: int = 0) -> int:
     """To each channel of its environment; that a cause is over only to those that were told of it."""
     incident = alert_body.incident_of_cause(row)
     channels = AlertChannel.objects.filter(environment=row.environment_id, enabled=True)
@@ -185,7 +207,7 @@ def _deliver(row: AlertCause, event: str, now: datetime, over: str = alert_body.
     held = list(chosen.select_for_update(no_key=True).order_by("pk"))  # none is removed meanwhile
     if not held:
         return 0
-    body = alert_body.compose_cause(event=event, cause=row, now=now, over=over)
+    body = alert_body.compose_cause(event=event, cause=row, now=now, over=over, more=more)
     made = [
         AlertDelivery(channel=channel, event=event, incident=incident, body=body, due_at=now, created_at=now)
         for channel in held

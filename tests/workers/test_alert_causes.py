@@ -7,7 +7,7 @@ import pytest
 
 from controlplane import clock
 from controlplane.models import AlertCause, AlertDelivery, Circuit, Environment, Probe, ProbeRound, Transition
-from controlplane.services import alert_causes, alerts, circuits, system
+from controlplane.services import alert_causes, alerts, circuits, system, tools
 from tests.controlplane.evidence.batches import observe
 from tests.factories import NOON
 from tests.workers.receiver import proves
@@ -281,3 +281,27 @@ def test_causes_are_forgotten_long_after_they_ended(stage, frozen_clock):
 
     assert alert_causes.prune_causes(now=NOON + timedelta(days=89)) == 0
     assert alert_causes.prune_causes(now=NOON + timedelta(days=92)) == 1
+
+
+def test_many_of_a_kind_at_once_are_ten_messages_and_one_that_counts_the_rest(stage, receiver, secret, frozen_clock):
+    """One key that fails alone on invented dependencies would send hundreds."""
+    for number in range(40):
+        dependency = tools.ensure_dependency(
+            environment=stage.prod, slug=f"invented-{number:02}", actor="agent", now=clock.now()
+        )
+        _circuit(dependency, quorum_short_at=clock.now() - timedelta(minutes=2))
+    look()
+    frozen_clock.advance(5)
+    _circuit(stage.search_api, quorum_short_at=clock.now() - timedelta(minutes=2))
+    look()
+
+    assert told(receiver) == ["quorum_short"] * 11
+    [gathered] = [body for body in receiver.bodies if body["count"] != 1]
+    assert gathered["title"].endswith(", and 29 more") and gathered["count"] == 30
+    assert "the Board shows all of them" in gathered["text"]
+    assert AlertCause.objects.filter(kind="quorum_short", ended_at=None).count() == 41
+
+    Circuit.objects.update(quorum_short_at=None)
+    frozen_clock.advance(300)
+    look()
+    assert told(receiver)[11:] == ["resolved"] * 11
