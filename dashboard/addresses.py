@@ -39,14 +39,13 @@ def order(request: HttpRequest, columns: Columns, *, falling: bool = True) -> tu
 
 def key(request: HttpRequest, by: Order, columns: Columns, *, of_id: Callable[[str], UUID | int] = UUID) -> Key | None:
     """The place in a list; an address that was cut short starts at its beginning."""
-    return keyset.key(
-        request.GET.get("before", "").replace("\x00", ""), request.GET.get("id", ""), by, columns, of_id=of_id
-    )
+    given = {name: str(value).replace("\x00", "") for name, value in request.GET.items()}
+    return keyset.key(given, by, columns, of_id=of_id)
 
 
 def place(after: Key | None) -> dict[str, str]:
     """The same, for an address."""
     if after is None:
         return {}
-    value = after.value.isoformat() if isinstance(after.value, datetime) else str(after.value)
-    return {"before": value, "id": str(after.id)}
+    said = (value.isoformat() if isinstance(value, datetime) else str(value) for value in after.values)
+    return dict(zip(keyset.words(len(after.values)), said, strict=True))

@@ -156,6 +156,5 @@ class Migration(migrations.Migration):
             model_name="runhour",
             constraint=models.UniqueConstraint(fields=("environment", "agent", "at"), name="one_run_hour_per_agent"),
         ),
-        migrations.AddIndex(model_name="run", index=models.Index(fields=["reported_at"], name="run_reported")),
         migrations.RunPython(make_first_partitions, migrations.RunPython.noop),
     )

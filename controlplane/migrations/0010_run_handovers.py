@@ -6,7 +6,7 @@ from controlplane.migrations._bounded import bounded
 
 
 class Migration(migrations.Migration):
-    """Columns that the running version need not fill, and an index over the few runs that passed something on."""
+    """Columns that the running version need not fill."""
 
     dependencies = [("controlplane", "0009_probe_kinds")]
 
@@ -20,11 +20,5 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="run", name="handover_told_at", field=models.DateTimeField(blank=True, null=True)
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                fields=["handover_told_at"], name="run_handed_over", condition=models.Q(("handover", ""), _negated=True)
-            ),
         ),
     )

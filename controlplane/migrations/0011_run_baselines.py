@@ -7,7 +7,7 @@ from controlplane.migrations._bounded import bounded
 
 
 class Migration(migrations.Migration):
-    """A new table, and an index over healthy runs: the running version does not notice."""
+    """A new table: the running version does not notice."""
 
     dependencies = [("controlplane", "0010_run_handovers")]
 
@@ -43,13 +43,5 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="baseline",
             constraint=models.UniqueConstraint(fields=("agent", "task_kind"), name="one_baseline_per_kind"),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("degraded", False), ("status", "finished")),
-                fields=["agent", "task_kind", "-started_at"],
-                name="run_healthy",
-            ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Alerts that are no outage can be acknowledged, and messages that were given up are found without a scan."""
+"""Alerts that are no outage can be acknowledged."""
 
 from django.db import migrations, models
 
@@ -6,7 +6,7 @@ from controlplane.migrations._bounded import bounded
 
 
 class Migration(migrations.Migration):
-    """Empty or defaulted columns, and a small index: the running version does not notice."""
+    """Empty or defaulted columns: the running version does not notice."""
 
     dependencies = [("controlplane", "0018_heartbeats")]
 
@@ -18,9 +18,5 @@ class Migration(migrations.Migration):
             model_name="alertcause",
             name="acknowledged_by",
             field=models.CharField(blank=True, db_default="", default="", max_length=150),
-        ),
-        migrations.AddIndex(
-            model_name="alertdelivery",
-            index=models.Index(condition=models.Q(("status", "dead")), fields=["created_at"], name="delivery_dead"),
         ),
     )

@@ -100,4 +100,5 @@ class AlertDelivery(models.Model):
         indexes = [
             models.Index(fields=["due_at"], name="delivery_due", condition=models.Q(status="pending")),
             models.Index(fields=["created_at"], name="delivery_dead", condition=models.Q(status="dead")),
+            models.Index(fields=["created_at", "id"], name="delivery_recent"),
         ]

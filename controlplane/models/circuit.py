@@ -157,4 +157,18 @@ class Trip(models.Model):
             models.Index(fields=["environment", "-at"], name="trip_recent"),
             models.Index(fields=["run"], name="trip_run"),
             models.Index(fields=["dependency", "-at"], name="trip_dependency"),
+            models.Index(fields=["tool", "-at"], name="trip_tool"),
+            models.Index(fields=["environment", "signal", "at", "id"], name="trip_signal"),
+            models.Index(fields=["environment", "scope", "at", "id"], name="trip_scope"),
+            models.Index(fields=["environment", "scope", "signal", "at", "id"], name="trip_scope_signal"),
+            models.Index(fields=["environment", "signal", "scope", "at", "id"], name="trip_signal_scope"),
+            models.Index(fields=["environment", "-at"], name="trip_watched", condition=models.Q(delivery="observe")),
+            models.Index(
+                fields=["environment", "-at"], name="trip_false", condition=models.Q(false_trip_at__isnull=False)
+            ),
+            models.Index(
+                fields=["dependency", "-at"],
+                name="trip_opening",
+                condition=models.Q(scope="fleet", delivery="enforce"),
+            ),
         ]

@@ -1,5 +1,6 @@
 """Runs as their agents report them, with a step log for those that someone will want to read."""
 
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 from controlplane.models.access import Agent, Environment, Worker
@@ -48,6 +49,18 @@ class Run(models.Model):
                 condition=models.Q(status="finished", degraded=False),
             ),
             models.Index(fields=["handover_told_at"], name="run_handed_over", condition=~models.Q(handover="")),
+            models.Index(
+                fields=["environment", "-started_at"],
+                name="run_undisclosed",
+                condition=models.Q(degraded=True, disclosed=False),
+            ),
+            models.Index(fields=["agent", "-started_at"], name="run_of_agent"),
+            models.Index(fields=["environment", "task_kind", "-started_at"], name="run_kind"),
+            models.Index(fields=["environment", "status", "-started_at"], name="run_status"),
+            models.Index(fields=["environment", "steps", "started_at", "id"], name="run_steps"),
+            models.Index(fields=["environment", "tokens", "started_at", "id"], name="run_tokens"),
+            models.Index(fields=["environment", "cost", "started_at", "id"], name="run_cost"),
+            GinIndex(fields=["missing"], name="run_missing", opclasses=["jsonb_path_ops"]),
         ]
 
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import BooleanField, F, Func, Model, QuerySet, Value
+from django.db.models.lookups import GreaterThan, LessThan
 
 Row = TypeVar("Row", bound=Model)
 
@@ -33,51 +34,75 @@ def number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which column, and from which end; the id breaks ties."""
+    """By which column, and from which end; among equals by time, and the id breaks what ties are left."""
 
     column: str
     falling: bool = True
+    then: str = ""
+    """The column of time; empty where that is the column itself."""
 
     @property
     def word(self) -> str:
         """As an address has it: `-at`, `steps`."""
         return f"-{self.column}" if self.falling else self.column
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every column of the order."""
+        return (self.column, self.then, "pk") if self.then else (self.column, "pk")
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A place in the list: the value of its column, and the id."""
+    """A place in the list: the values of its columns, the id last."""
 
-    value: Any
-    id: UUID | int
+    values: tuple[Any, ...]
 
 
 def order(word: str, columns: Columns, *, falling: bool = True) -> Order:
     """What the word says; the first column, from its usual end, where it says nothing that there is."""
-    column = word.removeprefix("-")
-    return Order(column, word.startswith("-")) if column in columns else Order(next(iter(columns)), falling)
+    column, first = word.removeprefix("-"), next(iter(columns))
+    if column not in columns:
+        return Order(first, falling)
+    in_time = columns[first] is instant and column != first
+    return Order(column, word.startswith("-"), first if in_time else "")
 
 
-def key(value: str, pk: str, by: Order, columns: Columns, *, of_id: Callable[[str], UUID | int] = UUID) -> Key | None:
+def key(
+    given: Mapping[str, str], by: Order, columns: Columns, *, of_id: Callable[[str], UUID | int] = UUID
+) -> Key | None:
     """The place that an address names; one that was cut short starts at the beginning."""
+    readers = {**columns, "pk": of_id}
     try:
-        return Key(columns[by.column](value), of_id(pk))
+        said = zip(by.names, words(len(by.names)), strict=True)
+        return Key(tuple(readers[name](given.get(word, "")) for name, word in said))
     except (ValueError, OverflowError):
         return None
 
 
+def words(length: int) -> tuple[str, ...]:
+    """How an address calls the values of a key."""
+    return ("before", "at", "id") if length == 3 else ("before", "id")
+
+
+class _Row(Func):
+    """`(a, b, c)`: compared whole, so that an index in this order leads straight to the place."""
+
+    function = ""
+    output_field = BooleanField()
+
+
 def beyond(rows: QuerySet[Row], by: Order, after: Key | None) -> QuerySet[Row]:
     """The rows in this order, from the key on."""
-    sign, way = ("-", "lt") if by.falling else ("", "gt")
     if after is not None:
-        further = Q(**{f"{by.column}__{way}": after.value}) | Q(**{by.column: after.value, f"id__{way}": after.id})
-        rows = rows.filter(further, **{f"{by.column}__{way}e": after.value})
-    return rows.order_by(f"{sign}{by.column}", f"{sign}id")
+        compared = LessThan if by.falling else GreaterThan
+        rows = rows.filter(compared(_Row(*map(F, by.names)), _Row(*map(Value, after.values))))
+    return rows.order_by(*(f"-{name}" if by.falling else name for name in by.names))
 
 
 def next_key(found: list[Any], limit: int, by: Order) -> Key | None:
     """Where the next page begins, of `limit` + 1 rows that were asked for."""
-    return Key(getattr(found[limit - 1], by.column), found[limit - 1].pk) if len(found) > limit else None
+    return Key(tuple(getattr(found[limit - 1], name) for name in by.names)) if len(found) > limit else None
 
 
 Found = TypeVar("Found", bound="Page", covariant=True)

@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from recloser.core.budget import HEALTHY_RUNS
 from recloser.core.types import Scope
 
-from controlplane.models import Baseline, Environment, Outage, Run, StepLog, Tool, Transition, Trip
+from controlplane.models import Agent, Baseline, Environment, Outage, Run, StepLog, Tool, Transition, Trip
 from controlplane.selectors import lines
 from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 from controlplane.selectors.lines import RunLine
@@ -73,11 +73,15 @@ def _with_children(environment: Environment, shown: list[RunLine]) -> list[RunLi
 
 
 def _matching(environment: Environment, wanted: Filter) -> QuerySet[Run]:
+    if wanted.since and wanted.until and wanted.since >= wanted.until:
+        return Run.objects.none()
     rows = Run.objects.filter(environment=environment)
     if wanted.show in ("degraded", "undisclosed"):
         rows = rows.filter(degraded=True)
     if wanted.show == "undisclosed":
         rows = rows.filter(disclosed=False)
+    if wanted.agent:  # by id: of that the database knows how many runs there are
+        rows = rows.filter(agent__in=list(Agent.objects.filter(environment=environment, slug=wanted.agent)))
     if lacked := {name: value for name in ("tool", "dependency") if (value := getattr(wanted, name))}:
         rows = rows.filter(missing__contains=[lacked])
     return rows.filter(**_exactly(wanted))
@@ -86,7 +90,6 @@ def _matching(environment: Environment, wanted: Filter) -> QuerySet[Run]:
 def _exactly(wanted: Filter) -> dict[str, Any]:
     """What a column must hold."""
     values = {
-        "agent__slug": wanted.agent,
         "task_kind": wanted.task_kind,
         "status": wanted.status,
         "started_at__gte": wanted.since,

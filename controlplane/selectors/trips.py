@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from controlplane.models import AuditEntry, Environment, Run, Tool, Trip
+from controlplane.models import AgentKey, AuditEntry, Dependency, Environment, Run, Tool, Trip, Worker
 from controlplane.selectors import lines
 from controlplane.selectors.keyset import Columns, Key, Order, beyond, instant, next_key
 from controlplane.selectors.lines import TripLine
@@ -61,14 +61,26 @@ def trips(
 
 
 def _matching(environment: Environment, wanted: Filter) -> QuerySet[Trip]:
+    """Names are looked up before: of ids the database knows how many trips each has, and picks its index by that."""
+    if wanted.since and wanted.until and wanted.since >= wanted.until:
+        return Trip.objects.none()
     rows = Trip.objects.filter(environment=environment, **_exactly(wanted))
+    if wanted.tool:
+        rows = rows.filter(tool__in=_ids(Tool.objects.filter(environment=environment, name=wanted.tool)))
+    if wanted.dependency:
+        behind = Dependency.objects.filter(environment=environment, slug=wanted.dependency)
+        rows = rows.filter(dependency__in=_ids(behind))
     if wanted.agent:
-        rows = rows.filter(Q(worker__agent__slug=wanted.agent) | Q(worker=None, key__agent__slug=wanted.agent))
+        rows = rows.filter(_of_agent(environment, wanted.agent))
     if wanted.side_effect:
         rows = rows.filter(_of_class(environment, wanted.side_effect))
     if wanted.mark:
         rows = rows.filter(false_trip_at__isnull=wanted.mark == "unmarked")
     return rows
+
+
+def _ids(rows: QuerySet[Any]) -> list[int]:
+    return list(rows.order_by().values_list("pk", flat=True))
 
 
 def _exactly(wanted: Filter) -> dict[str, Any]:
@@ -77,18 +89,24 @@ def _exactly(wanted: Filter) -> dict[str, Any]:
         "signal": wanted.signal,
         "scope": wanted.scope,
         "delivery": wanted.delivery,
-        "tool__name": wanted.tool,
-        "dependency__slug": wanted.dependency,
         "at__gte": wanted.since,
         "at__lt": wanted.until,
     }
     return {name: value for name, value in values.items() if value}
 
 
+def _of_agent(environment: Environment, slug: str) -> Q:
+    """Of one of its workers; where no worker is known, of one of its keys."""
+    theirs = {"environment": environment, "agent__slug": slug}
+    workers, keys = _ids(Worker.objects.filter(**theirs)), _ids(AgentKey.objects.filter(**theirs))
+    return Q(worker__in=workers) | Q(worker=None, key__in=keys)
+
+
 def _of_class(environment: Environment, side_effect: str) -> Q:
     """Its tool is of this class; where a whole dependency tripped, one of its tools is."""
     tools = Tool.objects.filter(environment=environment, side_effect=side_effect)
-    return Q(tool__in=tools) | Q(tool=None, dependency__in=tools.values("dependencies"))
+    behind = Dependency.objects.filter(tools__in=tools).distinct()
+    return Q(tool__in=_ids(tools)) | Q(tool=None, dependency__in=_ids(behind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from controlplane.services import audit, policies, reviews
 from tests import factories
 from tests.conftest import NOON
 
+BEFORE_INDEXES = ("controlplane", "0021_tool_changes")
 BEFORE_REVIEWS = ("controlplane", "0007_alert_causes")
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,3 +65,21 @@ def test_a_downgrade_keeps_what_the_older_version_knows_and_the_way_back_is_open
     assert older == before == rows()
     assert not MigrationExecutor(connection).migration_plan(MigrationExecutor(connection).loader.graph.leaf_nodes())
     assert (AuditEntry.objects.count(), audit.verify().broken_at) == (entries, None)
+
+
+def test_indexes_that_stand_already_or_were_left_half_built_are_built_anew(lived_in):
+    try:
+        migrate(*BEFORE_INDEXES)
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE INDEX run_healthy ON controlplane_run (agent_id)")
+            cursor.execute("CREATE INDEX trip_scope ON controlplane_trip (scope)")
+            cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'trip_scope'::regclass")
+    finally:
+        migrate()
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT indexrelid::regclass::text, indisvalid, indnatts FROM pg_index "
+            "WHERE indexrelid IN ('run_healthy'::regclass, 'trip_scope'::regclass) ORDER BY 1"
+        )
+        assert cursor.fetchall() == [("run_healthy", True, 3), ("trip_scope", True, 4)]

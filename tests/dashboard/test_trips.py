@@ -87,6 +87,32 @@ def test_pages_follow_keys_and_keep_the_filters(cast, as_, monkeypatch):
     assert sorted(seen) == sorted(made)
 
 
+@pytest.mark.parametrize("order", ["signal", "-signal", "scope", "-scope"])
+def test_trips_with_the_same_signal_or_scope_follow_in_time_over_all_pages(cast, as_, monkeypatch, order):
+    monkeypatch.setattr(selector.trips, "__kwdefaults__", selector.trips.__kwdefaults__ | {"limit": 3})
+    for number in range(10):
+        trip(cast, NOON - timedelta(seconds=number // 2), scope=("run", "worker")[number % 2],
+             signal=("failure_rate", "no_progress")[number % 3 // 2])  # fmt: skip
+    client, seen, address = as_(cast.ann), [], f"/trips/?environment=prod&order={order}"
+
+    while address:
+        answer = client.get(address)
+        seen += answer.context["found"].trips
+        address = answer.context["next"] and "/trips/" + answer.context["next"]
+
+    name = order.removeprefix("-")
+    places = [(getattr(one, name), one.at, one.pk) for one in seen]
+    assert len(set(places)) == 10
+    assert places == sorted(places, reverse=order.startswith("-"))
+
+
+def test_a_stretch_of_time_that_ends_before_it_begins_holds_nothing(cast, three, as_):
+    query = {"from": "2026-06-01T11:00", "to": "2026-06-01T10:00"}
+
+    assert found(listed(as_(cast.ann), **query)) == []
+    assert list(as_(cast.ann).get("/runs/", {"show": "all", **query}).context["found"].runs) == []
+
+
 def test_a_trip_shows_its_evidence_its_step_and_whose_claims_it_rests_on(cast, three, as_):
     fleet = three[2]
     fleet.shares = {"keys": {"prodresearch": 1.0}, "workers": {"research/pod-1": 0.75, "research/pod-2": 0.25}}
@@ -148,7 +174,7 @@ def test_the_number_of_queries_does_not_grow_with_the_list(cast, as_, django_ass
         trip(cast, NOON - timedelta(seconds=number), run=uuid.uuid4(), key=cast.research_key)
     client = as_(cast.ann)
 
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(10):
         listed(client, agent="research", side_effect="read_only")
 
 
