@@ -10,8 +10,8 @@ from django.db import connection
 
 from controlplane import clock
 
-# A process that has met a gRPC server forks others later, which run a program of their own at once: its threads must not
-# be begun anew in between. Read when gRPC is first imported.
+# A process that has met a gRPC server forks others later, which run a program of their own at once: its threads must
+# not be begun anew in between. Read when gRPC is first imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
