@@ -20,7 +20,7 @@ REMEMBERED = 4096
 """Stored circuits that a process keeps decoded, whatever their environment: 500 circuits eight times over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Glance:
     """One circuit: where it stands, and what tells whether more must be read of it."""
 
@@ -33,9 +33,9 @@ class Glance:
     quorum_short: bool
     changed_at: datetime | None
 
-    @property
+    @functools.cached_property
     def kind(self) -> str:
-        """The one word that a page shows first."""
+        """The one word that a page shows first; asked for several times a page."""
         return circuits.kind_of(self.core)
 
     @property
