@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -67,8 +69,7 @@ class Model:
             self.closed_at = at
 
     def breached(self, now: float) -> bool:
-        width = WINDOW_S / 60
-        live = [s for s in self.samples if now // width - 60 < s[0] // width <= now // width]
+        live = [s for s in self.samples if bucket(now) - 60 < bucket(s[0]) <= bucket(now)]
         failures = [s for s in live if s[2]]
         if self.stuck_everywhere({s[1] for s in live}):
             return True
@@ -161,6 +162,11 @@ class Model:
             return self.state == "closed"
         step = min(int((now - self.ramping) // RAMP_STEP_S), len(self.ramp) - 1)
         return in_share(worker, self.epochs[-1][1], self.ramp[step])
+
+
+def bucket(at: float) -> int:
+    """Which sixtieth of a window it falls into; `//` would put 12.0 before 60 times 0.2."""
+    return math.floor(at / (WINDOW_S / 60))
 
 
 def share(live: list[tuple[float, str, bool]], name: str) -> float:
