@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -69,32 +70,46 @@ def review(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
 @needs(EDIT_POLICY)
 def decide(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
     """Approve, reject, withdraw or submit it; what is refused is told on its page, and is on record."""
-    row = _found(environment, pk)
+    row, said = _found(environment, pk), "Approved: it is in force, and agents hear of it at once."
+    return carry_out(request, row, reviews, {"revision": row}, said, _page, "dashboard:review")
+
+
+def carry_out(
+    request: HttpRequest,
+    row: Any,
+    service: Any,
+    named: dict[str, Any],
+    approved: str,
+    page: Callable[..., HttpResponse],
+    shown_at: str,
+) -> HttpResponse:
+    """Do with a change under review what the form says; `service` has the four deeds, and takes the row as `named`."""
     form = DecisionForm(request.POST)
     if not form.is_valid():
-        return _page(request, row, form, status=422)
+        return page(request, row, form, status=422)
     try:
-        text = _decided(row, form.cleaned_data, actor(request))
+        text = _decided(service, named, form.cleaned_data, actor(request), approved)
     except Refused as refused:
         add_refusal(form, refused)
-        return _page(request, _found(environment, pk), form, status=409)
+        row.refresh_from_db()
+        return page(request, row, form, status=409)
     messages.success(request, text)
-    return redirect("dashboard:review", environment, pk)
+    return redirect(shown_at, row.environment.slug, row.pk)
 
 
-def _decided(row: PolicyRevision, said: dict[str, Any], by: str) -> str:
-    known: dict[str, Any] = {"revision": row, "actor": by, "now": clock.now()}
+def _decided(service: Any, named: dict[str, Any], said: dict[str, Any], by: str, approved: str) -> str:
+    known = {**named, "actor": by, "now": clock.now()}
     match said["do"]:
         case "approve":
-            reviews.approve(**known, content_hash=said["content_hash"], reason=said["reason"])
-            return "Approved: it is in force, and agents hear of it at once."
+            service.approve(**known, content_hash=said["content_hash"], reason=said["reason"])
+            return approved
         case "reject":
-            reviews.reject(**known, reason=said["reason"])
+            service.reject(**known, reason=said["reason"])
             return "Rejected. Nothing has changed."
         case "withdraw":
-            reviews.withdraw(**known, reason=said["reason"])
+            service.withdraw(**known, reason=said["reason"])
             return "Taken back. Nothing has changed."
-    reviews.submit(**known)
+    service.submit(**known)
     return "It waits for a second person. Nothing has changed yet."
 
 

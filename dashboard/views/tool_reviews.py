@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -23,7 +21,7 @@ from dashboard.forms import add_refusal
 from dashboard.respond import respond
 from dashboard.tool_forms import GuardForm
 from dashboard.views import sheets
-from dashboard.views.reviews import DecisionForm
+from dashboard.views.reviews import DecisionForm, carry_out
 from dashboard.views.sheets import Sheet
 from dashboard.views.tools import find
 
@@ -104,33 +102,8 @@ def review(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
 @needs(EDIT_POLICY)
 def decide(request: HttpRequest, environment: str, pk: int) -> HttpResponse:
     """Approve, reject, withdraw or submit it; what is refused is told on its page, and is on record."""
-    row = _found(environment, pk)
-    form = DecisionForm(request.POST)
-    if not form.is_valid():
-        return _page(request, row, form, status=422)
-    try:
-        text = _decided(row, form.cleaned_data, actor(request))
-    except Refused as refused:
-        add_refusal(form, refused)
-        return _page(request, _found(environment, pk), form, status=409)
-    messages.success(request, text)
-    return redirect("dashboard:tool-review", environment, pk)
-
-
-def _decided(row: ToolChange, said: dict[str, Any], by: str) -> str:
-    known: dict[str, Any] = {"change": row, "actor": by, "now": clock.now()}
-    match said["do"]:
-        case "approve":
-            tool_reviews.approve(**known, content_hash=said["content_hash"], reason=said["reason"])
-            return "Approved: the tool is what was proposed, and agents hear of it at once."
-        case "reject":
-            tool_reviews.reject(**known, reason=said["reason"])
-            return "Rejected. Nothing has changed."
-        case "withdraw":
-            tool_reviews.withdraw(**known, reason=said["reason"])
-            return "Taken back. Nothing has changed."
-    tool_reviews.submit(**known)
-    return "It waits for a second person. Nothing has changed yet."
+    row, said = _found(environment, pk), "Approved: the tool is what was proposed, and agents hear of it at once."
+    return carry_out(request, row, tool_reviews, {"change": row}, said, _page, "dashboard:tool-review")
 
 
 def _found(environment: str, pk: int) -> ToolChange:
